@@ -1,0 +1,40 @@
+# Each target makes the virtual environment first, so a fresh machine with Python and make needs nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+unexport PYTHONDONTWRITEBYTECODE  # bytecode is compiled once, not at every start
+
+.PHONY: demo test lint format soak bench clean
+
+demo: $(READY)
+	$(BIN)/python examples/checkpoint_manager_example.py
+
+test: lint
+	$(BIN)/python -m pytest -n auto -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(READY)
+	HAYTHAM_SOAK=1 $(BIN)/python -m pytest -n auto -q --timeout 3600 -m soak
+
+bench: $(READY)
+	$(BIN)/python tests/bench.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Haytham needs Python 3.11 or newer: set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@

@@ -1,0 +1,5 @@
+"""`python -m haytham` is the `haytham` command."""
+
+from haytham.cli import main
+
+main()

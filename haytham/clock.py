@@ -1,0 +1,46 @@
+"""The only source of time and of new ids; replaceable, so that a test can hold both still."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def _system_time() -> datetime:
+    return datetime.now(UTC)
+
+
+def _system_suffix() -> str:
+    return secrets.token_hex(3)
+
+
+_time: Callable[[], datetime] = _system_time
+_suffix: Callable[[], str] = _system_suffix
+
+
+def now() -> str:
+    """The present moment as documents write it: ISO 8601, UTC, whole seconds."""
+    return _time().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_id() -> str:
+    """A new id that sorts by time, like `20241124-100000512-9f3ac1`."""
+    moment = _time()
+    return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{_suffix()}"
+
+
+@contextmanager
+def replaced(time: Callable[[], datetime], suffix: Callable[[], str] = _system_suffix) -> Iterator[None]:
+    """Take time and the random part of ids from elsewhere for a while."""
+    global _time, _suffix
+    before = _time, _suffix
+    _time, _suffix = time, suffix
+    try:
+        yield
+    finally:
+        _time, _suffix = before

@@ -1,0 +1,239 @@
+"""The bodies of sections: bullets, lists, maps, tables and prose, read line by line with their places."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from haytham.document.encoding import NOTHING, Unreadable, decode, split_key, unfence, unquote_prose
+from haytham.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mistune import BlockParser
+
+    from haytham.document.kind import Field, Kind, Section
+
+    Keep = Callable[[str, Any, int], None]
+
+_BULLET = re.compile(r" {0,3}[-*+](?:[ \t]+(.*))?\Z", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Body:
+    """The lines of a section below its heading, and the number of the first."""
+
+    lines: list[str]
+    start: int
+
+    def filled(self) -> Iterator[tuple[int, str]]:
+        """Number and text of the lines that are not blank."""
+        for offset, line in enumerate(self.lines):
+            if line.strip():
+                yield self.start + offset, line.rstrip()
+
+    def trimmed(self) -> Body:
+        """The same without blank lines at either end."""
+        filled = [offset for offset, line in enumerate(self.lines) if line.strip()]
+        if not filled:
+            return Body([], self.start)
+        return Body(self.lines[filled[0] : filled[-1] + 1], self.start + filled[0])
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a line of a section."""
+
+    message: str
+    line: int
+    label: str | None = None
+    shown: bool = False
+
+
+def read_bullets(section: Section, body: Body, keep: Keep) -> list[Fault]:
+    """Read a section of `- Label: value` bullets: every label once, and nothing else."""
+    waiting = {str(field.label): field for field in section.fields}
+    seen: dict[str, int] = {}
+    faults: list[Fault] = []
+    for number, line in body.filled():
+        label, _, text = (_item(line) or "").partition(":")
+        if label in seen:
+            faults.append(
+                Fault(
+                    f"found the label twice, first in line {seen[label]}; allowed: once", number, label, section.shown
+                )
+            )
+        elif label in waiting:
+            field, seen[label] = waiting.pop(label), number
+            faults += _read_scalar(field, text, number, keep)
+        else:
+            faults.append(Fault(f"found {quote(line)}; allowed: {_expected(waiting)}", number, shown=section.shown))
+    end = body.start + len(body.lines) - 1
+    return faults + [Fault("the label is missing", end, label, field.shown) for label, field in waiting.items()]
+
+
+def read_field(kind: Kind, field: Field, body: Body, keep: Keep) -> list[Fault]:
+    """Read a section that one field fills."""
+    try:
+        value, line = _READERS[field.form](kind, field, body)
+    except _Misread as error:
+        return [Fault(str(error), error.line, shown=field.shown)]
+    except Unreadable as error:
+        return [Fault(str(error), body.start, shown=field.shown)]
+    keep(field.name, value, line)
+    return []
+
+
+class _Misread(Unreadable):
+    """Unreadable, with the line."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _read_scalar(field: Field, text: str, number: int, keep: Keep) -> list[Fault]:
+    try:
+        keep(field.name, decode(field, text), number)
+    except Unreadable as error:
+        return [Fault(str(error), number, field.label, field.shown)]
+    return []
+
+
+def _expected(waiting: dict[str, Field]) -> str:
+    return ", ".join(f"- {label}: …" for label in waiting) or "no further line in this section"
+
+
+def _item(line: str) -> str | None:
+    """The text of a bullet; None for a line that is none."""
+    found = _BULLET.match(line)
+    return None if found is None else (found[1] or "").strip()
+
+
+def _items(body: Body, form: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each bullet; none where a single empty one says so."""
+    lines = [(number, _item(line), line) for number, line in body.filled()]
+    if not lines:
+        raise _Misread(f"found nothing; allowed: {form}, or {NOTHING} for none", body.start)
+    if len(lines) == 1 and lines[0][1] == "":
+        return
+    for number, item, line in lines:
+        if not item:
+            raise _Misread(f"found {quote(line)}; allowed: {form}", number)
+        yield number, item
+
+
+def _read_list(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+    values = []
+    for number, item in _items(body, "- …"):
+        values.append(_decoded(field, item, number))
+    return values, body.start
+
+
+def _read_numbered(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+    label = re.compile(rf"{re.escape(field.noun)} \d+:(.*)\Z", re.DOTALL)
+    form = f"- {field.noun} 1: …"
+    values = []
+    for number, item in _items(body, form):
+        found = label.match(item)
+        if found is None:
+            raise _Misread(f"found {quote(item)}; allowed: {form}", number)
+        values.append(_decoded(field, found[1], number))
+    return values, body.start
+
+
+def _read_map(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+    values: dict[str, Any] = {}
+    for number, item in _items(body, "- name: value"):
+        try:
+            key, text = split_key(item)
+        except Unreadable as error:
+            raise _Misread(str(error), number) from None
+        if key in values:
+            raise _Misread(f"found {quote(key)} twice; allowed: once", number)
+        values[key] = _decoded(field, text, number)
+    return values, body.start
+
+
+def _decoded(field: Field, text: str, number: int) -> Any:
+    try:
+        return decode(field, text)
+    except Unreadable as error:
+        raise _Misread(str(error), number) from None
+
+
+def _read_prose(kind: Kind, _field: Field, body: Body) -> tuple[Any, int]:
+    trimmed = body.trimmed()
+    return unquote_prose(kind, trimmed.lines), trimmed.start
+
+
+def _read_code(kind: Kind, _field: Field, body: Body) -> tuple[Any, int]:
+    trimmed = body.trimmed()
+    if not trimmed.lines:
+        raise _Misread("found nothing; allowed: a fenced block, ```text to ```", body.start)
+    return unfence(kind, trimmed.lines), trimmed.start
+
+
+def _read_table(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+    trimmed = body.trimmed()
+    names = [str(column.label) for column in field.columns]
+    rows = _table_cells(trimmed, names)
+    if rows is None or [cell.strip() for cell in rows[0]] != names:
+        wanted = "| " + " | ".join(names) + " |"
+        raise _Misread(f"found no table with these columns; allowed: {wanted}", _odd_line(trimmed, len(names)))
+    return [_read_row(field, row, trimmed.start + 2 + at) for at, row in enumerate(rows[1:])], trimmed.start
+
+
+def _read_row(field: Field, cells: list[str], number: int) -> dict[str, Any]:
+    values = {}
+    for column, cell in zip(field.columns, cells, strict=True):
+        try:
+            values[column.name] = decode(column, cell)
+        except Unreadable as error:
+            raise _Misread(f"{column.label}: {error}", number) from None
+    return values
+
+
+def _table_cells(body: Body, names: list[str]) -> list[list[str]] | None:
+    """The cells of the one table that these lines are, head first; None where they are anything else."""
+    if not body.lines or body.lines[0].count("|") < len(names):
+        return None
+    parser = _block_parser()
+    state = parser.state_cls()
+    state.process("\n".join(line.rstrip() for line in body.lines) + "\n")
+    parser.parse(state)
+    tokens = [token for token in state.tokens if token["type"] != "blank_line"]
+    if len(tokens) != 1 or tokens[0]["type"] != "table":
+        return None
+    parts = tokens[0]["children"]
+    rows = [parts[0], *(row for part in parts[1:] for row in part["children"])]
+    return [[cell["text"] for cell in row["children"]] for row in rows]
+
+
+@lru_cache(maxsize=1)
+def _block_parser() -> BlockParser:
+    """Mistune's block parser with tables; it never sees content."""
+    from mistune import create_markdown  # noqa: PLC0415 - only documents with a table need it
+
+    return create_markdown(renderer=None, plugins=["table"]).block
+
+
+def _odd_line(body: Body, columns: int) -> int:
+    """The first line that has not as many cells as the table has columns."""
+    for number, line in body.filled():
+        if line.strip().strip("|").count("|") != columns - 1:
+            return number
+    return body.start
+
+
+_READERS: dict[str, Callable[[Kind, Field, Body], tuple[Any, int]]] = {
+    "list": _read_list,
+    "numbered": _read_numbered,
+    "map": _read_map,
+    "prose": _read_prose,
+    "code": _read_code,
+    "table": _read_table,
+}

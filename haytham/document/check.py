@@ -1,0 +1,146 @@
+"""Does a value satisfy its kind? The JSON Schema decides; what it cannot say (one line, finite, Unicode) is here."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator, FormatChecker
+
+from haytham.document.encoding import describe
+from haytham.errors import InvalidValue, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from haytham.document.kind import Field, Kind
+
+_FORMATS = FormatChecker(formats=())
+_PATTERNS = {
+    "line": re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"),
+    "time": re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII),
+    "digest": re.compile(r"sha256:[0-9a-f]{64}\Z"),
+}
+_FORMAT_WORDS = {
+    "line": "one line of text, no control characters",
+    "time": "a time in ISO 8601, like 2024-11-24T10:00:00Z",
+    "digest": "a digest, sha256: and 64 hexadecimal digits",
+}
+_TYPE_WORDS = {
+    "array": "a list",
+    "object": "a map",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true, false",
+    "null": "nothing",
+}
+_MOST_NODES = 100_000
+
+
+def _has_format(name: str) -> None:
+    @_FORMATS.checks(name)
+    def matches(value: object) -> bool:
+        return not isinstance(value, str) or _PATTERNS[name].match(value) is not None
+
+
+for _name in _PATTERNS:
+    _has_format(_name)
+
+
+def check_text(what: str, value: Any) -> str:
+    """Refuse what is not text, or not text that can be stored."""
+    if not isinstance(value, str) or not _is_unicode(value):
+        raise InvalidValue(what, value, "text in valid Unicode, no lone surrogate")
+    return value
+
+
+def complaints(kind: Kind, value: dict[str, Any], *, without: str | None = None) -> Iterator[tuple[str, str]]:
+    """What is wrong with a value: the name of the field and a sentence, for each fault."""
+    unfit = [(name, fault) for name, content in value.items() for fault in _unfit(content)]
+    if unfit:
+        yield from unfit
+        return
+    for error in _validator(kind, without).iter_errors(value):
+        yield from _sentences(kind, error)
+
+
+@lru_cache(maxsize=128)
+def _validator(kind: Kind, without: str | None) -> Draft202012Validator:
+    required = [key for key in kind.schema["required"] if key != without]
+    return Draft202012Validator({**kind.schema, "required": required}, format_checker=_FORMATS)
+
+
+def _unfit(content: Any) -> Iterator[str]:
+    """What no document can hold, wherever it stands in a value."""
+    waiting, seen = [content], 0
+    while waiting:
+        node, seen = waiting.pop(), seen + 1
+        if seen > _MOST_NODES:
+            yield f"found more than {_MOST_NODES} values; allowed: fewer"
+            return
+        if isinstance(node, dict):
+            waiting += [*node, *node.values()]
+        elif isinstance(node, list):
+            waiting += node
+        elif isinstance(node, str) and not _is_unicode(node):
+            yield f"found {quote(node)}; allowed: valid Unicode, no lone surrogate"
+        elif isinstance(node, float) and not isfinite(node):
+            yield f"found {node}; allowed: a finite number"
+        elif not isinstance(node, str | int | float | None):
+            yield f"found {quote(node)}; allowed: text, numbers, true, false, lists and maps of them"
+
+
+def _is_unicode(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _sentences(kind: Kind, error: Any) -> Iterator[tuple[str, str]]:
+    """What the schema's error says, in the words of a document."""
+    path = [str(part) for part in error.path]
+    if path:
+        place = "".join(f"{part}: " for part in path[1:])
+        yield path[0], place + _sentence(_innermost(kind.field.get(path[0]), path), error)
+    elif error.validator == "required":
+        yield from ((key, "is missing") for key in error.validator_value if key not in error.instance)
+    elif error.validator == "additionalProperties":
+        known = error.schema["properties"]
+        yield from ((key, "is not a field of this kind") for key in error.instance if key not in known)
+    else:
+        yield "", error.message
+
+
+def _innermost(field: Field | None, path: list[str]) -> Field | None:
+    """The column of a table that the path of an error leads to, else the field itself."""
+    if field is None or not field.columns or len(path) < 3:  # noqa: PLR2004 - field, row, column
+        return field
+    return next((column for column in field.columns if column.name == path[2]), None)
+
+
+def _sentence(field: Field | None, error: Any) -> str:
+    limit = error.validator_value
+    words: dict[str, Callable[[], str]] = {
+        "enum": lambda: ", ".join(limit),
+        "format": lambda: _FORMAT_WORDS.get(limit, limit),
+        "minimum": lambda: f"{limit} or more",
+        "minItems": lambda: f"at least {limit}",
+        "minLength": lambda: f"at least {limit} character",
+        "type": lambda: _type_words(field, limit),
+    }
+    allowed = words.get(error.validator)
+    return f"found {quote(error.instance)}; allowed: {allowed()}" if allowed is not None else str(error.message)
+
+
+def _type_words(field: Field | None, types: str | list[str]) -> str:
+    names = [types] if isinstance(types, str) else types
+    if field is not None and not field.columns and not {"array", "object"} & set(names):
+        return describe(field)
+    return " or ".join(_TYPE_WORDS[name] for name in names)

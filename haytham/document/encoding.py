@@ -1,0 +1,244 @@
+r"""How a value stands in a line of Markdown and comes back: the only place where anything is escaped.
+
+A scalar is one line by construction: plain where no formatter can touch it, else a JSON string in a code span;
+`-` is nothing. Prose keeps its lines; a line that could be taken for structure gets one backslash in front.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from haytham.document.kind import Field, Kind
+
+NOTHING = "-"
+
+# Letters and digits of any script, single spaces, and punctuation that means nothing to Markdown within a line.
+_PLAIN = re.compile(r"(?:[^\W_]|[$(+](?=\w))(?:[^\W_]|_(?=[^\W_])|[.,:;/+()%$@='!?#-]| (?=[^\s_]))*(?<!#)")
+_ORDERED_ITEM = re.compile(r"\d+[.)](?: |\Z)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_SPAN = re.compile(r'`"(?:[^`]*)"`|`(?:[^`"][^`]*)`')
+_INTEGER = re.compile(r"-?\d{1,400}\Z", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,400}\.\d{1,400}\Z", re.ASCII)
+# Inside a code span: backticks would end it, pipes would end a table's cell, the rest is not visible as itself.
+_HIDDEN = re.compile(
+    r"[`|\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff0-\uffff]"
+)
+
+
+class Unreadable(ValueError):
+    """Text in a seat that its field cannot hold; the message says what was found and what is allowed."""
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    return _PLAIN.fullmatch(text) is not None and _ORDERED_ITEM.match(text) is None
+
+
+def span(value: object) -> str:
+    """A JSON value in a code span, with nothing in it that a table, a formatter or an eye would lose."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "`" + _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "`"
+
+
+def encode_text(text: str) -> str:
+    """A string as it stands in a bullet, a cell or a title."""
+    return text if is_plain(text) else span(text)
+
+
+def decode_text(text: str) -> str:
+    """The string that stands in a bullet, a cell or a title, as a person or a formatter may have written it."""
+    if text.startswith('`"') and text.endswith('"`') and len(text) > 3:  # noqa: PLR2004 - the shortest is `""`
+        value = _load(text[1:-1], text)
+        if not isinstance(value, str):
+            raise Unreadable(f"found {quote(text)}; allowed: a JSON string in a code span, or plain text")
+        return value
+    return text if "`" in text else _ESCAPE.sub(r"\1", text)
+
+
+def encode_key(text: str) -> str:
+    """A string in front of a colon."""
+    return text if is_plain(text) and ":" not in text else span(text)
+
+
+def split_key(text: str) -> tuple[str, str]:
+    """The key and the rest of `key: rest`."""
+    found = _SPAN.match(text)
+    if found and text[found.end() :].lstrip().startswith(":"):
+        rest = text[found.end() :].lstrip()
+        return decode_text(found[0]), rest[1:].strip()
+    key, colon, rest = text.partition(":")
+    if not colon:
+        raise Unreadable(f"found {quote(text)}; allowed: a name, a colon and a value")
+    return decode_text(key.strip()), rest.strip()
+
+
+def encode(field: Field, value: Any) -> str:
+    """A field's value as it stands in a bullet or a cell."""
+    if value is None:
+        return NOTHING
+    if field.form == "inline":
+        return "[" + ", ".join(_encode_item(item) for item in value) + "]"
+    return _ENCODERS[field.type](value) if not field.unit else _with_unit(field.unit, value)
+
+
+def decode(field: Field, text: str) -> Any:
+    """The value of a bullet or a cell, or Unreadable."""
+    text = text.strip()
+    if text == NOTHING:
+        if field.nullable:
+            return None
+        raise Unreadable(f"found nothing ({NOTHING}); allowed: {describe(field)}")
+    if not text:
+        raise Unreadable(f"found no value; allowed: {describe(field)}" + (f", or {NOTHING}" if field.nullable else ""))
+    if field.form == "inline":
+        return _decode_inline(text)
+    value = _DECODERS[field.type](field, text)
+    if field.allowed and value not in field.allowed:
+        raise Unreadable(f"found {quote(text)}; allowed: {describe(field)}")
+    return value
+
+
+def describe(field: Field) -> str:
+    """What a field may hold, in a person's words."""
+    if field.allowed:
+        return ", ".join(field.allowed)
+    words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true, false"}
+    unit = {"s": " of seconds, like 120.5s", "$": " of dollars, like $0.0375"}
+    return words.get(field.type, "a value") + unit.get(field.unit, "")
+
+
+def _encode_item(item: str) -> str:
+    return item if is_plain(item) and "," not in item else span(item)
+
+
+def _decode_inline(text: str) -> list[str]:
+    text = _ESCAPE.sub(r"\1", text) if "`" not in text else text.replace("\\[", "[", 1).replace("\\]", "]")
+    if not (text.startswith("[") and text.endswith("]")):
+        raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second]")
+    items, rest = [], text[1:-1].strip()
+    while rest:
+        found = _SPAN.match(rest)
+        end = rest.find(",", found.end() if found else 0)
+        item, rest = (rest, "") if end < 0 else (rest[:end], rest[end + 1 :].strip())
+        if not item.strip() or (end >= 0 and not rest):
+            raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second], no item empty")
+        items.append(decode_text(item.strip()))
+    return items
+
+
+def _encode_number(value: float) -> str:
+    """The shortest digits that read back as the same number, never with an exponent."""
+    shortest = float.__repr__(value) if isinstance(value, float) else int.__repr__(value)
+    digits = format(Decimal(shortest), "f")
+    return digits.removesuffix(".0") if digits != "-0.0" else "0"
+
+
+def _with_unit(unit: str, value: float) -> str:
+    return f"${_encode_number(value)}" if unit == "$" else _encode_number(value) + unit
+
+
+def _encode_any(value: Any) -> str:
+    return encode_text(value) if isinstance(value, str) else span(value)
+
+
+def _decode_string(_field: Field, text: str) -> str:
+    return decode_text(text)
+
+
+def _decode_number(field: Field, text: str) -> int | float:
+    digits = text.removeprefix("\\").removeprefix("$") if field.unit == "$" else text.removesuffix(field.unit)
+    if field.unit and digits == text:
+        raise Unreadable(f"found {quote(text)}; allowed: {describe(field)}")
+    if _INTEGER.match(digits):
+        return int(digits)
+    if field.type == "number" and _NUMBER.match(digits) and isfinite(float(digits)):
+        return float(digits)
+    raise Unreadable(f"found {quote(text)}; allowed: {describe(field)}")
+
+
+def _decode_boolean(field: Field, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise Unreadable(f"found {quote(text)}; allowed: {describe(field)}")
+    return text == "true"
+
+
+def _decode_any(_field: Field, text: str) -> Any:
+    if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1]:
+        return _load(text[1:-1], text)
+    return decode_text(text)
+
+
+def _load(json_text: str, shown: str) -> Any:
+    try:
+        value = json.loads(json_text, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"found {quote(shown)}; allowed: valid JSON in a code span ({error})") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise Unreadable(f"{name} is not a finite number")
+
+
+_ENCODERS: dict[str, Callable[[Any], str]] = {
+    "string": encode_text,
+    "integer": _encode_number,
+    "number": _encode_number,
+    "boolean": lambda value: "true" if value else "false",
+    "any": _encode_any,
+}
+_DECODERS: dict[str, Callable[[Field, str], Any]] = {
+    "string": _decode_string,
+    "integer": _decode_number,
+    "number": _decode_number,
+    "boolean": _decode_boolean,
+    "any": _decode_any,
+}
+
+
+def quote_prose(kind: Kind, text: str) -> str:
+    r"""Prose that stands in the middle of a document: lines that could be taken for structure get a backslash."""
+    lines = text.split("\n")
+    return "\n".join("\\" + line if _needs_quote(kind, lines, at) else line for at, line in enumerate(lines))
+
+
+def unquote_prose(kind: Kind, lines: list[str]) -> str:
+    """The prose that `quote_prose` wrote as these lines."""
+    quoted = (line.startswith("\\") and _needs_quote(kind, lines, at) for at, line in enumerate(lines))
+    return "\n".join(line[1:] if mark else line for mark, line in zip(quoted, lines, strict=True))
+
+
+def _needs_quote(kind: Kind, lines: list[str], at: int) -> bool:
+    line = lines[at]
+    at_edge = at in (0, len(lines) - 1)
+    if at_edge and len(lines) + len(line) > 1 and not line.lstrip("\\").strip():
+        return True
+    return kind.lookalike.match(line) is not None
+
+
+def fence(kind: Kind, text: str) -> str:
+    """Text in a fenced code block that no line of it can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    marks = "`" * max(3, longest + 1)
+    lines = ["\\" + line if kind.lookalike.match(line) else line for line in text.split("\n")]
+    return "\n".join([marks + "text", *lines, marks])
+
+
+def unfence(kind: Kind, lines: list[str]) -> str:
+    """The text in a fenced code block."""
+    opening, closing = lines[0].rstrip(), lines[-1].strip()
+    marks = opening.removesuffix("text").rstrip()
+    if len(lines) < 3 or closing != marks or not re.fullmatch("`{3,}", marks):  # noqa: PLR2004 - fence, line, fence
+        raise Unreadable("found text outside a code block; allowed: one fenced block, ```text to ```")
+    inner = lines[1:-1]
+    return "\n".join(line[1:] if line.startswith("\\") and kind.lookalike.match(line) else line for line in inner)

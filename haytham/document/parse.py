@@ -1,0 +1,233 @@
+"""Markdown to value. Strict: what no seat claims, is missing, twice or of the wrong type is reported, never guessed.
+
+Only the kind's own headings are obeyed, each once; content is never looked into. What a person or a formatter may do
+freely still reads: `*` or `-` bullets, re-aligned tables, blank lines, CRLF, a BOM.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from haytham.document import header
+from haytham.document.body import Body, Fault, read_bullets, read_field
+from haytham.document.check import complaints
+from haytham.document.encoding import Unreadable, decode_text
+from haytham.document.kind import HEADER
+from haytham.errors import Problem
+
+if TYPE_CHECKING:
+    from haytham.document.kind import Kind, Section
+
+_TITLE_LINE = re.compile(r"\s*#[^\n]*\n")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+TITLE = "#"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a document says: its value, what it shows besides, its problems, and the line of each field."""
+
+    value: dict[str, Any]
+    shown: dict[str, Any]
+    problems: tuple[Problem, ...]
+    lines: dict[str, int]
+
+    @property
+    def faults(self) -> tuple[Problem, ...]:
+        """The problems that make the value unfit to be used; those of what is only shown do not."""
+        return tuple(problem for problem in self.problems if not problem.shown)
+
+
+def parse(kind: Kind, data: bytes | str, *, head: bool = False, check: bool = True) -> Parsed:
+    """Read a document of a kind.
+
+    With `head`, the text may end anywhere within the content that stands last. Without `check`, the schema is not
+    asked about the value: for who compares it with one that was checked.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1 if isinstance(data, bytes) else 1
+        message = f"found a byte that is not UTF-8 at offset {error.start}; save the file as UTF-8"
+        return Parsed({}, {}, (Problem(message, line),), {})
+    return _Reading(kind, text.removeprefix("\ufeff"), head=head).run(check=check)
+
+
+class _Reading:
+    """One reading of one document: what was found so far."""
+
+    def __init__(self, kind: Kind, text: str, *, head: bool) -> None:
+        self.kind, self.text, self.head = kind, text, head
+        self.value: dict[str, Any] = {}
+        self.shown: dict[str, Any] = {}
+        self.lines: dict[str, int] = {}
+        self.problems: list[Problem] = []
+
+    def run(self, *, check: bool) -> Parsed:
+        start = self._read_header()
+        if not self.problems:
+            self._read_sections(self._read_title(start))
+            if check:
+                self._check_value()
+        ordered = sorted(self.problems, key=lambda problem: problem.line)
+        return Parsed(self.value, self.shown, tuple(ordered), self.lines)
+
+    def _read_header(self) -> int:
+        found = header.read(self.kind, self.text)
+        self.problems += found.problems
+        self.value.update(found.values)
+        self.lines.update(found.lines)
+        if not found.newlines_kept and self._title_ends_in_crlf(found.end):
+            before = self.text[: found.end]
+            self.text = self.text.replace("\r\n", "\n")
+            return found.end - before.count("\r\n")
+        return found.end
+
+    def _title_ends_in_crlf(self, start: int) -> bool:
+        title = _TITLE_LINE.match(self.text, start)
+        return title is not None and title[0].endswith("\r\n")
+
+    def _read_title(self, start: int) -> int:
+        end = self._line_end(start)
+        while start < len(self.text) and not self.text[start:end].strip():
+            start, end = end + 1, self._line_end(end + 1)
+        line, number = self.text[start:end].rstrip(), self._line(start)
+        words, name = self.kind.title_parts
+        prefix = f"# {words}"
+        if not line.startswith(prefix) or (name is None and line != prefix):
+            self._report(f"found {line[:80]!r}; allowed: the title {prefix}{' …' if name else ''}", number)
+        elif name is not None:
+            self._read_title_field(line[len(prefix) :].strip(), number)
+        return end
+
+    def _read_title_field(self, text: str, number: int) -> None:
+        try:
+            self.shown[TITLE] = decode_text(text)
+        except Unreadable as error:
+            self.problems.append(Problem(str(error), number, label="title", shown=True))
+
+    def _read_sections(self, start: int) -> None:
+        found = self._find_sections(start)
+        first = min((begin for begin, _ in found.values()), default=len(self.text))
+        self._check_between(start, first)
+        present = [section for section in self.kind.sections if section.name in found]
+        for section in present:
+            self._read_section(section, *self._span(found, section))
+        self._report_missing(found)
+        self._check_end(present)
+
+    def _find_sections(self, start: int) -> dict[str, tuple[int, int]]:
+        """Where each section's heading starts and ends, up to the one whose content is verbatim."""
+        found: dict[str, tuple[int, int]] = {}
+        last = self.kind.sections[-1].name if self.kind.verbatim else None
+        for match in self.kind.heading.finditer(self.text, start):
+            name = match[1]
+            if name in found:
+                first = self._line(found[name][0])
+                self._report(
+                    f"found the section twice, first in line {first}; allowed: once", self._line(match.start()), name
+                )
+                continue
+            found[name] = (match.start(), match.end())
+            if name == last:
+                break
+        return found
+
+    def _span(self, found: dict[str, tuple[int, int]], section: Section) -> tuple[int, int]:
+        begin, end = found[section.name]
+        later = [other for other, _ in found.values() if other > begin]
+        return end, min(later, default=len(self.text))
+
+    def _check_between(self, start: int, end: int) -> None:
+        """Under the title only blank lines and HTML comments may stand."""
+        rest = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), self.text[start:end])
+        for offset, line in enumerate(rest.split("\n")):
+            if line.strip():
+                self._report(
+                    f"found {line.strip()[:80]!r} under the title; allowed: an HTML comment", self._line(start) + offset
+                )
+                return
+
+    def _read_section(self, section: Section, start: int, end: int) -> None:
+        if section.body is not None and section.body.form == "verbatim":
+            self._read_verbatim(section, start)
+            return
+        body = Body(self.text[start:end].split("\n")[1:], self._line(start) + 1)
+        if section.body is not None:
+            faults = read_field(self.kind, section.body, body, self._keep)
+        else:
+            faults = read_bullets(section, body, self._keep)
+        self.problems += [self._problem(section, fault) for fault in faults]
+
+    def _read_verbatim(self, section: Section, start: int) -> None:
+        """Content to the end of the file, as it is: one blank line before it and one line end after it are ours."""
+        field = section.fields[0]
+        self.lines[field.name] = self._line(start) + 2
+        if start >= len(self.text):
+            self._report(
+                "found the end of the file; allowed: a line end and the content", self._line(start), section.name
+            )
+        elif not self.head:
+            rest = self.text[start + 1 :]
+            rest = rest.removeprefix("\n") if rest.startswith("\n") else rest.removeprefix("\r\n")
+            self.value[field.name] = rest.removesuffix("\n")
+
+    def _keep(self, name: str, value: Any, line: int) -> None:
+        (self.shown if self.kind.field[name].shown else self.value)[name] = value
+        self.lines[name] = line
+
+    def _report_missing(self, found: dict[str, tuple[int, int]]) -> None:
+        end = self._line(len(self.text))
+        tail_is_shown = self._tail_is_shown(found)
+        for section in self.kind.sections:
+            if section.required and section.name not in found:
+                shown = section.shown and tail_is_shown
+                self._report("the section is missing; the file may be cut off", end, section.name, shown=shown)
+
+    def _tail_is_shown(self, found: dict[str, tuple[int, int]]) -> bool:
+        """Whether a cut at the end can only have taken what is shown.
+
+        Not where a section of value is absent behind the last one present, and not where that one is a list, whose
+        end nothing marks.
+        """
+        order = [section.name for section in self.kind.sections]
+        last = max((order.index(name) for name in found), default=-1)
+        tail = self.kind.sections[last + 1 :]
+        ends_open = last < 0 or (self.kind.sections[last].body is not None and not self.kind.sections[last].shown)
+        return not ends_open and all(section.shown for section in tail)
+
+    def _check_end(self, present: list[Section]) -> None:
+        if self.kind.verbatim is None and present and not self.text.endswith("\n"):
+            last = present[-1]
+            message = "the last line has no line end; the file may be cut off"
+            self._report(message, self._line(len(self.text)), last.name, shown=last.shown)
+
+    def _check_value(self) -> None:
+        """Ask the schema about what was read, where reading it went well."""
+        reported = {(problem.section, problem.label) for problem in self.problems}
+        without = self.kind.verbatim.name if self.head and self.kind.verbatim else None
+        for name, message in complaints(self.kind, self.value, without=without):
+            field = self.kind.field.get(name)
+            section, label = (field.section, field.label) if field else (None, name or None)
+            if section == HEADER:
+                section, label = None, name
+            if (section, label) in reported or (section, None) in reported:
+                continue
+            self._report(message, self.lines.get(name, 1), section, label)
+
+    def _problem(self, section: Section, fault: Fault) -> Problem:
+        return Problem(fault.message, fault.line, section.name, fault.label, shown=fault.shown)
+
+    def _report(
+        self, message: str, line: int, section: str | None = None, label: str | None = None, *, shown: bool = False
+    ) -> None:
+        self.problems.append(Problem(message, line, section, label, shown=shown))
+
+    def _line(self, offset: int) -> int:
+        return self.text.count("\n", 0, offset) + 1
+
+    def _line_end(self, start: int) -> int:
+        end = self.text.find("\n", start)
+        return len(self.text) if end < 0 else end

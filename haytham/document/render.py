@@ -1,0 +1,188 @@
+"""Value to Markdown: a Jinja template gives the look, `finalize` does all encoding, and what was drawn is read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from haytham.document import header
+from haytham.document.check import complaints
+from haytham.document.encoding import NOTHING, encode, encode_key, encode_text, fence, quote_prose
+from haytham.document.kind import HEADER, Field, Kind, Section
+from haytham.document.parse import Parsed, parse
+from haytham.errors import InvalidDocument, Problem
+from haytham.resource import resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jinja2 import Template
+
+
+class Drawn(str):
+    """Text that is Markdown already; all other values are encoded where a template puts them."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A field's value on its way into a template; `finalize` makes it Markdown."""
+
+    kind: Kind
+    field: Field
+    value: Any
+
+    @property
+    def label(self) -> Drawn:
+        """The label in front of it."""
+        return Drawn(self.field.label or "")
+
+
+@dataclass(frozen=True)
+class DrawnSection:
+    """A section as a template sees it: its name, and its bullets or its body."""
+
+    name: Drawn
+    bullets: tuple[Seat, ...]
+    body: Seat | None
+
+    @property
+    def spaced(self) -> bool:
+        """Whether a blank line goes under the heading: before tables, code and content that stands last."""
+        return self.body is not None and self.body.field.form in ("table", "verbatim", "code")
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no line to draw under the heading."""
+        return self.body is not None and self.body.field.form == "prose" and not self.body.value
+
+
+def render(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> str:
+    """Draw a document; raise InvalidDocument where the value does not satisfy its kind."""
+    return render_and_read(kind, value, shown)[0]
+
+
+def render_and_read(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> tuple[str, Parsed]:
+    """Draw a document and read it back: what does not come back as it went in is refused."""
+    faults = [_problem(kind, name, message) for name, message in complaints(kind, value)]
+    if faults:
+        raise InvalidDocument(faults)
+    text = _draw(kind, value, {**(shown or {}), **value})
+    back = parse(kind, text, check=False)
+    if back.problems:
+        raise InvalidDocument([problem.within(f"{kind.name} as drawn") for problem in back.problems])
+    if back.value != value:
+        wrong = sorted(name for name in value.keys() | back.value.keys() if value.get(name) != back.value.get(name))
+        raise InvalidDocument(
+            [Problem(f"{', '.join(wrong)} would not read back as given", file=f"{kind.name} as drawn")]
+        )
+    return text, back
+
+
+def _problem(kind: Kind, name: str, message: str) -> Problem:
+    field = kind.field.get(name)
+    if field is None or field.section == HEADER:
+        return Problem(message, label=name, file=kind.name)
+    return Problem(message, section=field.section, label=field.label, file=kind.name)
+
+
+def _draw(kind: Kind, value: dict[str, Any], drawn: dict[str, Any]) -> str:
+    seats = {field.name: Seat(kind, field, drawn.get(field.name)) for field in kind.fields}
+    sections = [_section(section, seats) for section in kind.sections if _is_drawn(section, value)]
+    front = header.draw(kind, value, keep_newlines=_holds_cr(kind, value))
+    title = _title(kind, drawn)
+    return _template(kind.name).render(seats, header=Drawn(front), title=title, sections=sections, value=value)
+
+
+def _is_drawn(section: Section, value: dict[str, Any]) -> bool:
+    return section.required or any(field.name in value for field in section.fields)
+
+
+def _section(section: Section, seats: dict[str, Seat]) -> DrawnSection:
+    if section.body is not None:
+        return DrawnSection(Drawn(section.name), (), seats[section.body.name])
+    return DrawnSection(Drawn(section.name), tuple(seats[field.name] for field in section.fields), None)
+
+
+def _title(kind: Kind, drawn: dict[str, Any]) -> Drawn:
+    words, name = kind.title_parts
+    if name is None:
+        return Drawn(words)
+    value = drawn.get(name)
+    return Drawn(f"{words} {NOTHING if value is None else encode_text(str(value))}")
+
+
+def _holds_cr(kind: Kind, value: dict[str, Any]) -> bool:
+    """Whether content as it will stand in the file holds a CR, which a change of line endings would lose."""
+    forms = ("prose", "verbatim", "code")
+    return any("\r" in value[field.name] for field in kind.fields if field.form in forms and field.name in value)
+
+
+def _finalize(value: Any) -> str:
+    """What Jinja calls on every value a template puts out."""
+    if isinstance(value, Drawn):
+        return value
+    if isinstance(value, Seat):
+        return _BODIES[value.field.form](value)
+    return NOTHING if value is None else encode_text(str(value))
+
+
+def _prose(seat: Seat) -> str:
+    return quote_prose(seat.kind, seat.value or "")
+
+
+def _list(seat: Seat) -> str:
+    return "\n".join(f"- {encode(seat.field, item)}" for item in seat.value or ()) or NOTHING
+
+
+def _numbered(seat: Seat) -> str:
+    items = enumerate(seat.value or (), start=1)
+    return "\n".join(f"- {seat.field.noun} {at}: {encode(seat.field, item)}" for at, item in items) or NOTHING
+
+
+def _map(seat: Seat) -> str:
+    items = (seat.value or {}).items()
+    return "\n".join(f"- {encode_key(key)}: {encode(seat.field, item)}" for key, item in items) or NOTHING
+
+
+def _table(seat: Seat) -> str:
+    names = [str(column.label) for column in seat.field.columns]
+    head = "| " + " | ".join(names) + " |"
+    rule = "|" + "|".join("-" * (len(name) + 2) for name in names) + "|"
+    rows = (" | ".join(encode(column, row[column.name]) for column in seat.field.columns) for row in seat.value or ())
+    return "\n".join([head, rule, *(f"| {row} |" for row in rows)])
+
+
+_BODIES: dict[str, Callable[[Seat], str]] = {
+    "scalar": lambda seat: encode(seat.field, seat.value),
+    "inline": lambda seat: encode(seat.field, seat.value),
+    "prose": _prose,
+    "verbatim": lambda seat: str(seat.value),
+    "code": lambda seat: fence(seat.kind, seat.value or ""),
+    "list": _list,
+    "numbered": _numbered,
+    "map": _map,
+    "table": _table,
+}
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    """One environment for all kinds; a value is never a template, and none of them is escaped for HTML."""
+    return Environment(  # noqa: S701 - Markdown files, not pages
+        loader=FileSystemLoader(resource("templates")),
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@lru_cache(maxsize=64)
+def _template(kind: str) -> Template:
+    return _environment().select_template([f"{kind}.md.j2", "document.md.j2"])

@@ -1,0 +1,87 @@
+"""Everything Haytham raises on purpose: one base, and leaves that are also the builtin a caller expects.
+
+Each class builds its sentence from what was found, what is allowed, and where. A fault in a file that a person wrote
+is a Problem: collected and returned, or raised with the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST_QUOTE = 80
+
+
+def quote(value: object) -> str:
+    """Show a value in a message: its repr, cut where it would flood the terminal."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _LONGEST_QUOTE else f"{value[:_LONGEST_QUOTE]!r}… ({len(value)} characters)"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault: what is wrong, and file, line, section and label of it.
+
+    `shown` marks a fault in what is only shown: it is worth a report, and no reason not to read the rest.
+    """
+
+    message: str
+    line: int = 1
+    section: str | None = None
+    label: str | None = None
+    file: str = ""
+    shown: bool = False
+
+    def within(self, file: str) -> Problem:
+        """Name the file the fault is in."""
+        return replace(self, file=file)
+
+    def __str__(self) -> str:
+        place = " / ".join(part for part in (self.section, self.label) if part)
+        return f"{self.file or 'document'}:{self.line}: {place + ': ' if place else ''}{self.message}"
+
+
+class HaythamError(Exception):
+    """The base of every error Haytham raises on purpose."""
+
+
+class InvalidValue(HaythamError, ValueError):
+    """A value that a caller gave is not one of those allowed."""
+
+    def __init__(self, what: str, found: object, allowed: str) -> None:
+        super().__init__(f"{what}: found {quote(found)}; allowed: {allowed}")
+
+
+class InvalidDocument(HaythamError, ValueError):
+    """A document cannot be read (or must not be written): its problems, each with file, line, section and label."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in problems))
+
+
+class NotThere(HaythamError, FileNotFoundError):
+    """Something that was named does not exist."""
+
+    def __init__(self, what: str, where: str, hint: str = "") -> None:
+        super().__init__(f"{what} is not there: no {where}" + (f"; {hint}" if hint else ""))
+
+
+class Conflict(HaythamError, RuntimeError):
+    """A write found other bytes than it expected: somebody else wrote in between, and their bytes were kept."""
+
+    def __init__(self, key: str, expected: str, found: str) -> None:
+        self.key, self.expected, self.found = key, expected, found
+        super().__init__(f"{key}: expected {expected}, found {found}; read it again before writing")
+
+
+class Locked(HaythamError, TimeoutError):
+    """A lock could not be had in time."""
+
+    def __init__(self, name: str, seconds: float) -> None:
+        super().__init__(f"{name}: another process has held the write lock for {seconds:g} s; try again")

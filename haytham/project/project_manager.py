@@ -1,0 +1,226 @@
+"""The project manager: ideas of users, and the sessions that work on them. Found by their folders, never by a list."""
+
+from __future__ import annotations
+
+import json
+import logging
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haytham import clock
+from haytham.document.check import check_text
+from haytham.errors import Conflict, HaythamError, InvalidDocument, InvalidValue, NotThere
+from haytham.session import Session, layout
+from haytham.session.names import check_id, slug
+from haytham.session.shelf import Shelf
+from haytham.store.files import FileStore
+from haytham.store.protocol import ABSENT, bytes_digest
+from haytham.workflow import shipped_workflow
+
+if TYPE_CHECKING:
+    import os
+
+    from haytham.session.shelf import Document
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_WORKFLOW = "idea_validation"
+_NAME_LENGTH = 60
+
+
+class ProjectManager:
+    """Creates projects, starts and completes their sessions, and tells what there is."""
+
+    def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
+        self.base_dir = Path(base_dir)
+        self._store = FileStore(self.base_dir)
+        self._shelf = Shelf(self._store)
+
+    def create_project(
+        self, user_id: str, startup_idea: str, project_name: str | None = None, execution_mode: str = "mvp"
+    ) -> dict[str, Any]:
+        """Make a project for an idea; its id is a slug of its name, else one that sorts by time."""
+        check_id("user id", user_id)
+        check_text("startup idea", startup_idea)
+        shipped_workflow(_DEFAULT_WORKFLOW).mode_phases(execution_mode)
+        moment = clock.now()
+        facts = {
+            "project_name": _name_of(startup_idea) if project_name is None else project_name,
+            "user_id": user_id,
+            "execution_mode": execution_mode,
+            "status": "active",
+            "created_at": moment,
+            "updated_at": moment,
+            "user_preferences": {},
+            "startup_idea": startup_idea,
+        }
+        return self._facts(self._write_new(facts, slug(check_text("project name", project_name or ""))))
+
+    def start_session(self, project_id: str, workflow_type: str = _DEFAULT_WORKFLOW) -> dict[str, Any]:
+        """Start a session of a project: its manifest and folders."""
+        project = self._project(project_id).value
+        session = Session(self._store, project_id, clock.new_id())
+        workflow = shipped_workflow(workflow_type)
+        session.create(user_id=project["user_id"], workflow=workflow, mode=project["execution_mode"])
+        summary = session.read().summary()
+        names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created")
+        phases = [phase.number for phase in summary.phases]
+        path = str(self.base_dir / session.prefix)
+        return {
+            **{name: summary.manifest[name] for name in names},
+            "status": summary.status,
+            "phases": phases,
+            "path": path,
+        }
+
+    def complete_session(
+        self, project_id: str, session_id: str, requirements_content: str, metrics: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """End a session with the requirements it came to, as the project's next version; twice is harmless."""
+        data = check_text("requirements content", requirements_content).encode()
+        _check_plain("metrics", metrics or {})
+        self._project(project_id)
+        session = Session(self._store, project_id, session_id)
+        with self._store.lock(project_id):
+            manifest = session.read().manifest.value
+            if "closed" not in manifest:
+                self._close(session, data, metrics)
+                manifest = session.read().manifest.value
+            elif manifest["requirements"] != bytes_digest(data):
+                raise InvalidValue("requirements content", requirements_content, "what the session was completed with")
+        return {
+            "session_id": session_id,
+            "project_id": project_id,
+            "status": "completed",
+            "version": manifest["version"],
+            "output_path": str(self.base_dir / layout.requirements_key(project_id, manifest["version"])),
+            "completed_at": manifest["closed"],
+            "metrics": deepcopy(manifest.get("metrics", {})),
+        }
+
+    def list_user_projects(self, user_id: str, status: str | None = None) -> list[dict[str, Any]]:
+        """A user's projects; one that cannot be read is named in the log and hides no other."""
+        if status not in (None, "active", "archived"):
+            raise InvalidValue("project status", status, "active, archived")
+        found = []
+        for key in self._store.keys(depth=2):
+            if key.endswith(f"/{layout.PROJECT}"):
+                document = self._shelf.find("project", key)
+                if document is None:
+                    continue
+                if document.faults:
+                    log.warning("a project cannot be read: %s", InvalidDocument(document.faults))
+                elif document.value["user_id"] == user_id and status in (None, document.value["status"]):
+                    found.append(self._facts(document))
+        return found
+
+    def get_project_status(self, project_id: str) -> dict[str, Any]:
+        """A project with the count of its sessions, all and completed."""
+        facts = self._facts(self._project(project_id))
+        statuses = [self._session_status(project_id, session_id) for session_id in facts["sessions"]]
+        return {**facts, "total_sessions": len(statuses), "completed_sessions": statuses.count("completed")}
+
+    def get_user_preferences(self, project_id: str) -> dict[str, Any]:
+        """The preferences kept with a project."""
+        return deepcopy(self._project(project_id).value["user_preferences"])
+
+    def update_user_preferences(self, project_id: str, preferences: dict[str, Any]) -> dict[str, Any]:
+        """Add preferences to those kept with a project, or change them; all of them as they are then."""
+        _check_plain("preferences", preferences)
+        with self._store.lock(check_id("project id", project_id)):
+            document = self._project(project_id)
+            kept = {**document.value["user_preferences"], **preferences}
+            self._rewrite(document, {"user_preferences": kept})
+        return self.get_user_preferences(project_id)
+
+    def archive_project(self, project_id: str) -> dict[str, Any]:
+        """Put a project aside: nothing of it is lost."""
+        with self._store.lock(check_id("project id", project_id)):
+            document = self._project(project_id)
+            return self._facts(self._rewrite(document, {"status": "archived"}))
+
+    def delete_project(self, project_id: str) -> None:
+        """Remove a project and all its sessions, for good."""
+        with self._store.lock(check_id("project id", project_id)):
+            key = layout.project_key(project_id)
+            if self._shelf.find("project", key) is None:
+                raise NotThere(f"project {project_id!r}", key)
+            self._store.delete(f"{project_id}/")
+
+    def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
+        """Write a project under the first id that is free."""
+        tries = 0
+        while True:
+            project_id = f"{wanted}_{tries}" if wanted and tries else wanted or clock.new_id()
+            tries += 1
+            if self._store.keys(f"{project_id}/", depth=2):
+                continue
+            value = {"project_id": project_id, **facts}
+            try:
+                return self._shelf.write("project", layout.project_key(project_id), value, shown={}, over=None)
+            except Conflict as error:
+                log.debug("project id %s was taken in between: %s", project_id, error)
+
+    def _rewrite(self, document: Document, changes: dict[str, Any]) -> Document:
+        value = {**document.value, **changes, "updated_at": clock.now()}
+        return self._shelf.write("project", document.key, value, shown={}, over=document)
+
+    def _project(self, project_id: str) -> Document:
+        key = layout.project_key(check_id("project id", project_id))
+        return self._shelf.read("project", key, f"project {project_id!r}")
+
+    def _facts(self, document: Document) -> dict[str, Any]:
+        project_id = document.value["project_id"]
+        sessions = self._store.keys(layout.sessions_prefix(project_id), depth=2)
+        versions = self._versions(project_id)
+        return {
+            **deepcopy(document.value),
+            "sessions": [key.split("/")[-2] for key in sessions if key.endswith(f"/{layout.MANIFEST}")],
+            "current_version": max(versions, default=0),
+        }
+
+    def _versions(self, project_id: str) -> list[int]:
+        keys = self._store.keys(layout.outputs_prefix(project_id), depth=1)
+        return [version for version in map(layout.requirements_version, keys) if version is not None]
+
+    def _session_status(self, project_id: str, session_id: str) -> str:
+        try:
+            return Session(self._store, project_id, session_id).read().summary().status
+        except HaythamError as error:
+            log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
+            return "unreadable"
+
+    def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> None:
+        """Write the requirements, then close the session; after a crash in between, close it with what was written."""
+        version = max(self._versions(session.project_id), default=0)
+        if not version or not self._is_left_over(session.project_id, version, data):
+            version += 1
+            self._store.write(layout.requirements_key(session.project_id, version), data, expect=ABSENT)
+        closing = {"version": version, "requirements": bytes_digest(data)}
+        session.close(closing if metrics is None else {**closing, "metrics": metrics})
+
+    def _is_left_over(self, project_id: str, version: int, data: bytes) -> bool:
+        """Whether a crash left these requirements behind: written, and no session completed with them."""
+        if self._store.read(layout.requirements_key(project_id, version)) != data:
+            return False
+        sessions = self._facts(self._project(project_id))["sessions"]
+        manifests = (Session(self._store, project_id, session_id).read().manifest for session_id in sessions)
+        return all(manifest.value.get("version") != version for manifest in manifests)
+
+
+def _name_of(idea: str) -> str:
+    """A name for a project that was given none: the first words of its idea."""
+    words = " ".join(idea.split()[:12])
+    printable = "".join(letter if letter.isprintable() else " " for letter in words)
+    return " ".join(printable[:_NAME_LENGTH].split()) or "Untitled"
+
+
+def _check_plain(what: str, values: Any) -> None:
+    """Refuse what is not a dict of plain values, which come back from a file as they went in."""
+    try:
+        plain = isinstance(values, dict) and json.loads(json.dumps(values, allow_nan=False)) == values
+    except (TypeError, ValueError, RecursionError):
+        plain = False
+    if not plain:
+        raise InvalidValue(what, values, "a dict of text, finite numbers, true, false, None, lists and dicts of them")

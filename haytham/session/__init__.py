@@ -1,0 +1,5 @@
+"""A session's documents and what is computed from them: the only room that knows folders."""
+
+from haytham.session.session import Session
+
+__all__ = ["Session"]

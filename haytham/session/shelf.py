@@ -1,0 +1,153 @@
+"""Documents at rest: typed values over a store. Whatever is read is checked; what was parsed once is kept by digest."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from haytham.document.kind import load_kind
+from haytham.document.parse import Parsed, parse
+from haytham.errors import InvalidDocument, NotThere, Problem, quote
+from haytham.store.protocol import ABSENT, bytes_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from haytham.store.protocol import Store
+
+_LARGEST_KEPT = 64 * 1024
+_MOST_KEPT = 2048
+_HEAD = 4096
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as it rests: what it says, its problems with the file's name, the digest of its bytes.
+
+    Its value is shared by all who read the same bytes: make a new one, never change it.
+    """
+
+    kind: str
+    key: str
+    digest: str
+    parsed: Parsed
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """What the document says; InvalidDocument where it cannot be read."""
+        if self.faults:
+            raise InvalidDocument(self.faults)
+        return self.parsed.value
+
+    @property
+    def faults(self) -> tuple[Problem, ...]:
+        """The problems that make the value unfit to be used."""
+        return tuple(problem.within(self.key) for problem in self.parsed.faults)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems, those of what is only shown among them."""
+        return tuple(problem.within(self.key) for problem in self.parsed.problems)
+
+    def problem(self, message: str, field: str) -> Problem:
+        """A problem of this document at the seat of a field."""
+        seat = load_kind(self.kind).field.get(field)
+        section, label = (seat.section, seat.label) if seat is not None else (None, "title")
+        return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key)
+
+    def disagreements(self, shown: Mapping[str, Any]) -> list[Problem]:
+        """The shown parts that do not say what is so."""
+        from haytham.document.render import render_and_read  # noqa: PLC0415 - who only reads need not load Jinja
+
+        expected = render_and_read(load_kind(self.kind), self.value, shown)[1].shown
+        return [
+            self.problem(f"shows {quote(found)}, and is {quote(expected.get(name))}; the next save draws it anew", name)
+            for name, found in self.parsed.shown.items()
+            if found != expected.get(name)
+        ]
+
+
+class _Kept:
+    """What was parsed, the least recently used let go first."""
+
+    def __init__(self) -> None:
+        self._parsed: OrderedDict[tuple[str, str, bool], Parsed] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def get(self, key: tuple[str, str, bool]) -> Parsed | None:
+        with self._guard:
+            if key in self._parsed:
+                self._parsed.move_to_end(key)
+            return self._parsed.get(key)
+
+    def put(self, key: tuple[str, str, bool], parsed: Parsed) -> None:
+        with self._guard:
+            self._parsed[key] = parsed
+            if len(self._parsed) > _MOST_KEPT:
+                self._parsed.popitem(last=False)
+
+
+_KEPT = _Kept()
+
+
+class Shelf:
+    """The documents of a store, by kind and key."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def find(self, kind: str, key: str) -> Document | None:
+        """A document, readable or not; None where there is none."""
+        try:
+            data = self.store.read(key)
+        except FileNotFoundError:
+            return None
+        return self._document(kind, key, data)
+
+    def read(self, kind: str, key: str, what: str = "document") -> Document:
+        """A document that can be read; NotThere or InvalidDocument where it cannot."""
+        found = self.find(kind, key)
+        if found is None:
+            raise NotThere(what, key)
+        if found.faults:
+            raise InvalidDocument(found.faults)
+        return found
+
+    def find_head(self, kind: str, key: str) -> Document | None:
+        """A document without the content that stands last, read no further than needed."""
+        mark = f"\n## {load_kind(kind).sections[-1].name}".encode()
+        limit = _HEAD
+        try:
+            data = self.store.read(key, limit=limit)
+            while len(data) == limit and mark not in data[: -len(mark) - 2]:
+                limit *= 4
+                data = self.store.read(key, limit=limit)
+        except FileNotFoundError:
+            return None
+        end = data.find(b"\n", data.find(mark) + 1)
+        return self._document(kind, key, data[: end + 1] if mark in data and end >= 0 else data, head=True)
+
+    def write(
+        self, kind: str, key: str, value: dict[str, Any], *, shown: Mapping[str, Any], over: Document | None
+    ) -> Document:
+        """Draw a document and store it in the place of the one that was read before, or of none."""
+        from haytham.document.render import render_and_read  # noqa: PLC0415 - who only reads need not load Jinja
+
+        text, parsed = render_and_read(load_kind(kind), value, shown)
+        digest = self.store.write(key, text.encode(), expect=ABSENT if over is None else over.digest)
+        self._keep(kind, digest, parsed, size=len(text))
+        return Document(kind, key, digest, parsed)
+
+    def _document(self, kind: str, key: str, data: bytes, *, head: bool = False) -> Document:
+        digest = bytes_digest(data)
+        parsed = _KEPT.get((kind, digest, head))
+        if parsed is None:
+            parsed = parse(load_kind(kind), data, head=head)
+            self._keep(kind, digest, parsed, size=len(data), head=head)
+        return Document(kind, key, digest, parsed)
+
+    def _keep(self, kind: str, digest: str, parsed: Parsed, *, size: int, head: bool = False) -> None:
+        if size <= _LARGEST_KEPT:
+            _KEPT.put((kind, digest, head), parsed)

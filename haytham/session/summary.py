@@ -1,0 +1,121 @@
+"""What is computed from a session's documents: decisions, statuses, sums. Pure, and stored nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from haytham.workflow import Phase
+
+Decision = Literal["approved", "changes", "skip", "rejected"]
+Value = dict[str, Any]
+
+_ACTIONS: dict[str, Decision] = {
+    "approved": "approved",
+    "retry_with_changes": "changes",
+    "skip_phase": "skip",
+    "rejected": "rejected",
+}
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a person decided on a phase, if anything, and whether the text has changed since."""
+
+    decision: Decision | None
+    outdated: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether the gate waits for a person."""
+        return self.decision is None or (self.outdated and self.decision == "approved")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A session at one moment: what its documents say, and all that follows from them."""
+
+    manifest: Value
+    phases: tuple[Phase, ...]
+    checkpoints: Mapping[int, Value]
+    reviews: Mapping[int, Review]
+
+    @property
+    def statuses(self) -> dict[int, str]:
+        """The status of each phase of the mode; no checkpoint means pending."""
+        return {
+            phase.number: self.checkpoints[phase.number]["status"] if phase.number in self.checkpoints else "pending"
+            for phase in self.phases
+        }
+
+    @property
+    def current_phase(self) -> int:
+        """The phase saved last; 0 before any."""
+        saved = [(value["saved"], number) for number, value in self.checkpoints.items()]
+        return max(saved)[1] if saved else 0
+
+    @property
+    def completed_phases(self) -> list[int]:
+        """The phases that are completed."""
+        return [number for number, status in self.statuses.items() if status == "completed"]
+
+    @property
+    def approved_phases(self) -> list[int]:
+        """The phases a person approved, on the very text that is there."""
+        return [n for n, review in self.reviews.items() if review.decision == "approved" and not review.outdated]
+
+    @property
+    def status(self) -> str:
+        """The session's status, the first that applies."""
+        reviews = self.reviews.values()
+        if any(review.decision == "rejected" for review in reviews):
+            return "rejected"
+        unsettled = any(review.open or review.decision == "changes" for review in reviews)
+        done = all(status in ("completed", "skipped") for status in self.statuses.values())
+        if "closed" in self.manifest or (done and not unsettled):
+            return "completed"
+        if self.statuses.get(self.current_phase) == "failed":
+            return "failed"
+        return "waiting" if any(review.open for review in reviews) else "in_progress"
+
+
+class UnlikeDecision(ValueError):
+    """`Approved` and `Action` say different things."""
+
+
+def decide(feedback: Value) -> Decision | None:
+    """What a review decides; None where it decides nothing, UnlikeDecision where it says two things."""
+    approved, action = feedback["approved"], feedback["action"]
+    if approved is not None and action != "pending" and approved != (action == "approved"):
+        raise UnlikeDecision(f"found Approved: {str(approved).lower()} and Action: {action}; allowed: two that agree")
+    if action != "pending":
+        return _ACTIONS[action]
+    if approved:
+        return "approved"
+    asked = feedback["comments"].strip() or feedback["requested_changes"]
+    return "changes" if approved is False and asked else None
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known, to the digit as people add; None where nothing is."""
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, int) for value in known):
+        return sum(known) if known else None
+    return float(sum(Decimal(repr(float(value))) for value in known))
+
+
+def row_tokens(row: Value) -> int | None:
+    """All tokens of an agent: as given, else input and output together."""
+    if row["tokens"] is not None:
+        return int(row["tokens"])
+    both = total([row["input_tokens"], row["output_tokens"]])
+    return None if both is None else int(both)
+
+
+def next_phase(phases: tuple[Phase, ...], number: int) -> Phase | None:
+    """The phase that follows in the mode."""
+    return next((phase for phase in phases if phase.number > number), None)

@@ -1,0 +1,75 @@
+"""A store in memory: for tests, and for history that need not outlive its process."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from haytham.errors import NotThere
+from haytham.store.protocol import ANY, bytes_digest, check_expected, check_key, check_line, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class MemoryStore:
+    """Bytes under keys in a dict, safe among threads."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, bytes] = {}
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        """The bytes under a key, or the first of them."""
+        with self._guard:
+            found = self._bytes.get(check_key(key))
+        if found is None:
+            raise NotThere("document", key)
+        return found[:limit]
+
+    def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
+        """Put bytes under a key where what is there is as expected."""
+        check_key(key)
+        with self._guard:
+            before = self._bytes.get(key)
+            check_expected(key, expect, None if before is None else bytes_digest(before))
+            self._bytes[key] = bytes(data)
+        return bytes_digest(data)
+
+    def append(self, key: str, line: bytes) -> None:
+        """Add a line to the bytes under a key."""
+        check_line(line)
+        with self._guard:
+            self._bytes[check_key(key)] = self._bytes.get(key, b"") + line
+
+    def delete(self, key: str) -> None:
+        """Remove the bytes under a key, or under all keys of a folder."""
+        check_key(key.removesuffix("/"))
+        with self._guard:
+            below = [other for other in self._bytes if key.endswith("/") and other.startswith(key)]
+            for gone in [key, *below]:
+                self._bytes.pop(gone, None)
+
+    def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
+        """The keys that start with a prefix, sorted."""
+        start = check_prefix(prefix)
+        with self._guard:
+            found = sorted(key for key in self._bytes if key.startswith(start))
+        return [key for key in found if depth is None or key.count("/", len(start)) < depth]
+
+    def prepare(self, prefix: str) -> None:
+        """Nothing to make ready in memory, and a crash leaves nothing in it."""
+        check_prefix(prefix)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold the write lock of a name."""
+        with self._guard:
+            lock = self._locks.setdefault(check_key(name), threading.Lock())
+        with lock:
+            yield

@@ -1,0 +1,85 @@
+"""What a store is: seven verbs over keys and bytes, the rules for keys, and what a writer may expect."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from haytham.errors import Conflict, InvalidValue
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+ANY = "anything"
+ABSENT = "nothing there"
+
+_SEPARATORS = re.compile(r"[\\\x00-\x1f\x7f]")
+
+
+class Store(Protocol):
+    """Where bytes rest. A key is a relative path with `/` between its parts; no part starts with a dot."""
+
+    def read(self, key: str, *, limit: int | None = None) -> bytes:
+        """The bytes under a key, or only the first `limit` of them; FileNotFoundError where there are none."""
+
+    def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
+        """Put bytes under a key, all or none, to stay; the digest of them.
+
+        `expect` is ANY, ABSENT, or the digest of what must be there: Conflict where it is not.
+        """
+
+    def append(self, key: str, line: bytes) -> None:
+        """Add a line to the bytes under a key, to stay; lines of several writers never mix."""
+
+    def delete(self, key: str) -> None:
+        """Remove the bytes under a key or, where it ends in `/`, under all keys of that folder; harmless twice."""
+
+    def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
+        """All keys below a folder (nothing, or a path that ends in `/`), sorted; at most `depth` parts below it."""
+
+    def prepare(self, prefix: str) -> None:
+        """Make a folder ready for writers, and clear what a crash left in it. Call it holding the folder's lock."""
+
+    def close(self) -> None:
+        """Let go of what the store holds open."""
+
+
+class SharedStore(Store, Protocol):
+    """A store that several processes write sessions to: it can also hold a lock."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the write lock of a name for some milliseconds; Locked where it cannot be had. Not re-entrant."""
+
+
+def bytes_digest(data: bytes) -> str:
+    """The digest of bytes, as `write` returns it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def check_key(key: str) -> str:
+    """Refuse a key that could leave the base folder or hide in it."""
+    parts = key.split("/")
+    if not key or _SEPARATORS.search(key) or any(not part or part.startswith(".") for part in parts):
+        raise InvalidValue("key", key, "names with / between them, none empty or with a leading dot")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Refuse a prefix that is not empty and not a folder's."""
+    if prefix and not prefix.endswith("/"):
+        raise InvalidValue("prefix", prefix, "nothing, or a folder with / at its end")
+    return check_key(prefix[:-1]) + "/" if prefix else ""
+
+
+def check_line(line: bytes) -> bytes:
+    """Refuse to append what is not exactly one line."""
+    if not line.endswith(b"\n") or line.count(b"\n") != 1:
+        raise InvalidValue("line", line, "bytes with one line end, at the end")
+    return line
+
+
+def check_expected(key: str, expect: str, found: str | None) -> None:
+    """Raise Conflict where what is there is not what the writer expects."""
+    if expect not in (ANY, found or ABSENT):
+        raise Conflict(key, expect, found or ABSENT)
