@@ -7,7 +7,7 @@ is a Problem: collected and returned, or raised with the others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,17 @@ class Problem:
 
 
 class HaythamError(Exception):
-    """The base of every error Haytham raises on purpose."""
+    """The base of every error Haytham raises on purpose; it crosses from one process to another as it is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _same_error, (type(self), self.args, self.__dict__)
+
+
+def _same_error(kind: type[HaythamError], args: tuple[Any, ...], facts: dict[str, Any]) -> HaythamError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class InvalidValue(HaythamError, ValueError):

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 from haytham import clock
 from haytham.errors import InvalidDocument, InvalidValue, NotThere
 from haytham.session import Session
-from haytham.session.layout import phase_folder
 from haytham.store.files import FileStore
 from haytham.workflow import shipped_workflow
 
 if TYPE_CHECKING:
     import os
-
-    from haytham.session.reading import Reading
-    from haytham.workflow import Phase
 
 
 class CheckpointManager:
@@ -65,8 +61,7 @@ class CheckpointManager:
         }
         if errors:
             facts["errors"] = _strings("errors", errors)
-        session, _ = self._open(project_id, session_id, phase_num)
-        session.save_checkpoint(phase_num, facts, agents)
+        self._session(project_id, session_id).save_checkpoint(phase_num, facts, agents)
 
     def save_agent_output(  # noqa: PLR0913, PLR0917 - the columns of an agent output
         self,
@@ -98,8 +93,7 @@ class CheckpointManager:
             facts |= {"error_type": error_type, "error_message": error_message}
         if stack_trace is not None:
             facts["stack_trace"] = stack_trace
-        session, _ = self._open(project_id, session_id, phase_num)
-        session.save_output(phase_num, agent_name, facts, output_content)
+        self._session(project_id, session_id).save_output(phase_num, agent_name, facts, output_content)
 
     def save_user_feedback(  # noqa: PLR0913, PLR0917 - the columns of feedback
         self,
@@ -124,8 +118,7 @@ class CheckpointManager:
             "action": _action(approved, changes) if action is None else action,
             "retry_count": retry_count,
         }
-        session, _ = self._open(project_id, session_id, phase_num)
-        session.save_feedback(phase_num, facts)
+        self._session(project_id, session_id).save_feedback(phase_num, facts)
 
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:
         """Where a session stands: what its manifest is the home of, and what follows from its checkpoints."""
@@ -145,7 +138,7 @@ class CheckpointManager:
         """The texts of phases, by phase and agent: of those asked for, else of the completed ones."""
         reading = self._session(project_id, session_id).read()
         numbers = reading.summary().completed_phases if phase_nums is None else phase_nums
-        found = {number: reading.texts(self._phase(reading, number)) for number in numbers}
+        found = {number: reading.texts(reading.there(number)) for number in numbers}
         return {number: texts for number, texts in found.items() if texts}
 
     def get_approved_phases(self, project_id: str, session_id: str) -> list[int]:
@@ -154,9 +147,10 @@ class CheckpointManager:
 
     def validate_checkpoint(self, project_id: str, session_id: str, phase_num: int) -> tuple[bool, list[str]]:
         """Whether a phase's checkpoint can be read and shows what is so; else every problem, with its place."""
-        _, reading = self._open(project_id, session_id, phase_num)
+        reading = self._session(project_id, session_id).read()
+        phase = reading.there(phase_num)
         try:
-            problems = [str(problem) for problem in reading.checkpoint_problems(reading.phase(phase_num))]
+            problems = [str(problem) for problem in reading.checkpoint_problems(phase)]
         except (InvalidDocument, NotThere) as error:
             problems = str(error).split("\n")
         return not problems, problems
@@ -169,20 +163,6 @@ class CheckpointManager:
         except (KeyError, TypeError):
             session = Session(self._store, project_id, session_id)
             return self._sessions.setdefault(key, session)
-
-    def _open(self, project_id: str, session_id: str, phase_num: int) -> tuple[Session, Reading]:
-        session = self._session(project_id, session_id)
-        reading = session.read()
-        self._phase(reading, phase_num)
-        return session, reading
-
-    def _phase(self, reading: Reading, phase_num: int) -> Phase:
-        """A phase of the session that has its folder; create_session makes one that was lost."""
-        phase = reading.phase(phase_num)
-        if not (self.base_dir / reading.folder(phase)).is_dir():
-            folder = reading.prefix + phase_folder(phase)
-            raise NotThere(f"phase {phase_num}", folder, "create_session, called again, makes its folder")
-        return phase
 
 
 def _strings(what: str, values: Any) -> list[str]:

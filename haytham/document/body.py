@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Keep = Callable[[str, Any, int], None]
 
+_RULE = re.compile(r"\|(?:[ \t]*:?-+:?[ \t]*\|)+\Z")
 _BULLET = re.compile(r" {0,3}[-*+](?:[ \t]+(.*))?\Z", re.DOTALL)
 
 
@@ -71,8 +72,8 @@ def read_bullets(section: Section, body: Body, keep: Keep) -> list[Fault]:
             faults += _read_scalar(field, text, number, keep)
         else:
             faults.append(Fault(f"found {quote(line)}; allowed: {_expected(waiting)}", number, shown=section.shown))
-    end = body.start + len(body.lines) - 1
-    return faults + [Fault("the label is missing", end, label, field.shown) for label, field in waiting.items()]
+    heading = body.start - 1
+    return faults + [Fault("the label is missing", heading, label, field.shown) for label, field in waiting.items()]
 
 
 def read_field(kind: Kind, field: Field, body: Body, keep: Keep) -> list[Fault]:
@@ -199,11 +200,25 @@ def _read_row(field: Field, cells: list[str], number: int) -> dict[str, Any]:
 
 def _table_cells(body: Body, names: list[str]) -> list[list[str]] | None:
     """The cells of the one table that these lines are, head first; None where they are anything else."""
-    if not body.lines or body.lines[0].count("|") < len(names):
+    lines = [line.strip() for line in body.lines]
+    return _even_cells(lines, len(names)) or _parsed_cells(lines)
+
+
+def _even_cells(lines: list[str], columns: int) -> list[list[str]] | None:
+    """The cells of a table whose every line has just as many pipes as columns need: it takes no parser to see them."""
+    if len(lines) < 2 or not _RULE.match(lines[1]):  # noqa: PLR2004 - a head and a rule
         return None
+    rows = [line.split("|") for line in lines]
+    if any(len(row) != columns + 2 or row[0] or row[-1] for row in rows) or any("\\|" in line for line in lines):
+        return None
+    return [[cell.strip() for cell in row[1:-1]] for at, row in enumerate(rows) if at != 1]
+
+
+def _parsed_cells(lines: list[str]) -> list[list[str]] | None:
+    """The cells of a table as Mistune reads them."""
     parser = _block_parser()
     state = parser.state_cls()
-    state.process("\n".join(line.rstrip() for line in body.lines) + "\n")
+    state.process("\n".join(lines) + "\n")
     parser.parse(state)
     tokens = [token for token in state.tokens if token["type"] != "blank_line"]
     if len(tokens) != 1 or tokens[0]["type"] != "table":

@@ -63,14 +63,25 @@ def complaints(kind: Kind, value: dict[str, Any], *, without: str | None = None)
     if unfit:
         yield from unfit
         return
-    for error in _validator(kind, without).iter_errors(value):
-        yield from _sentences(kind, error)
+    whole, parts = _validators(kind)
+    shape = dict.fromkeys(pair for error in whole.iter_errors(value) for pair in _shape_sentences(error))
+    yield from (pair for pair in shape if pair[0] != without)
+    for name, content in value.items():
+        if name in parts:
+            for error in parts[name].iter_errors(content):
+                yield name, _sentence(kind.field[name], error)
 
 
 @lru_cache(maxsize=128)
-def _validator(kind: Kind, without: str | None) -> Draft202012Validator:
-    required = [key for key in kind.schema["required"] if key != without]
-    return Draft202012Validator({**kind.schema, "required": required}, format_checker=_FORMATS)
+def _validators(kind: Kind) -> tuple[Draft202012Validator, dict[str, Draft202012Validator]]:
+    """The schema as one validator for which fields there are and one a field: to descend is what takes it long."""
+    fields = kind.schema["properties"]
+    whole = {**kind.schema, "properties": dict.fromkeys(fields, True)}
+    return _compiled(whole), {name: _compiled(schema) for name, schema in fields.items()}
+
+
+def _compiled(schema: Any) -> Draft202012Validator:
+    return Draft202012Validator(schema, format_checker=_FORMATS)
 
 
 def _unfit(content: Any) -> Iterator[str]:
@@ -103,13 +114,9 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _sentences(kind: Kind, error: Any) -> Iterator[tuple[str, str]]:
-    """What the schema's error says, in the words of a document."""
-    path = [str(part) for part in error.path]
-    if path:
-        place = "".join(f"{part}: " for part in path[1:])
-        yield path[0], place + _sentence(_innermost(kind.field.get(path[0]), path), error)
-    elif error.validator == "required":
+def _shape_sentences(error: Any) -> Iterator[tuple[str, str]]:
+    """Which fields are missing, and which are none."""
+    if error.validator == "required":
         yield from ((key, "is missing") for key in error.validator_value if key not in error.instance)
     elif error.validator == "additionalProperties":
         known = error.schema["properties"]
@@ -118,25 +125,29 @@ def _sentences(kind: Kind, error: Any) -> Iterator[tuple[str, str]]:
         yield "", error.message
 
 
-def _innermost(field: Field | None, path: list[str]) -> Field | None:
-    """The column of a table that the path of an error leads to, else the field itself."""
-    if field is None or not field.columns or len(path) < 3:  # noqa: PLR2004 - field, row, column
-        return field
-    return next((column for column in field.columns if column.name == path[2]), None)
-
-
-def _sentence(field: Field | None, error: Any) -> str:
+def _sentence(field: Field, error: Any) -> str:
+    """What the schema's error says, in the words of a document."""
     limit = error.validator_value
+    inner = _innermost(field, list(error.path))
     words: dict[str, Callable[[], str]] = {
         "enum": lambda: ", ".join(limit),
         "format": lambda: _FORMAT_WORDS.get(limit, limit),
         "minimum": lambda: f"{limit} or more",
         "minItems": lambda: f"at least {limit}",
         "minLength": lambda: f"at least {limit} character",
-        "type": lambda: _type_words(field, limit),
+        "type": lambda: _type_words(inner, limit),
     }
+    place = "".join(f"{part}: " for part in error.path)
     allowed = words.get(error.validator)
-    return f"found {quote(error.instance)}; allowed: {allowed()}" if allowed is not None else str(error.message)
+    said = str(error.message) if allowed is None else f"found {quote(error.instance)}; allowed: {allowed()}"
+    return place + said
+
+
+def _innermost(field: Field, path: list[Any]) -> Field | None:
+    """The column of a table that the path of an error leads to, else the field itself."""
+    if not field.columns or len(path) < 2:  # noqa: PLR2004 - row, column
+        return field
+    return next((column for column in field.columns if column.name == path[1]), None)
 
 
 def _type_words(field: Field | None, types: str | list[str]) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from haytham.document.kind import Field, Kind
 
 NOTHING = "-"
+_EXACT = 2**53  # below it a whole float and the integer of the same digits are equal
 
 # Letters and digits of any script, single spaces, and punctuation that means nothing to Markdown within a line.
 _PLAIN = re.compile(r"(?:[^\W_]|[$(+](?=\w))(?:[^\W_]|_(?=[^\W_])|[.,:;/+()%$@='!?#-]| (?=[^\s_]))*(?<!#)")
@@ -137,9 +138,12 @@ def _decode_inline(text: str) -> list[str]:
 
 def _encode_number(value: float) -> str:
     """The shortest digits that read back as the same number, never with an exponent."""
-    shortest = float.__repr__(value) if isinstance(value, float) else int.__repr__(value)
-    digits = format(Decimal(shortest), "f")
-    return digits.removesuffix(".0") if digits != "-0.0" else "0"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    digits = format(Decimal(float.__repr__(value)), "f")
+    return digits if "." in digits else f"{digits}.0"
 
 
 def _with_unit(unit: str, value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,7 @@ def draw(kind: Kind, value: dict[str, Any], *, keep_newlines: bool) -> str:
     facts: dict[str, object] = {ENVELOPE: f"{kind.name}/{kind.version}"}
     for seat in kind.header:
         if seat.name in value:
-            facts[seat.name] = _unshared(value[seat.name])
+            facts[seat.name] = value[seat.name]
     if keep_newlines:
         facts[NEWLINES] = KEPT
     return f"{HEADER}\n{dump_yaml(facts)}\n{HEADER}"
@@ -60,11 +59,6 @@ def read(kind: Kind, text: str) -> Header:
     if facts is not None and _is_ours(kind, facts, found):
         _take(kind, facts, found)
     return found
-
-
-def _unshared(value: Any) -> Any:
-    """A copy with no part in two places, which YAML would write as anchors."""
-    return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
 
 
 def _load(text: str, found: Header) -> dict[str, Any] | None:

@@ -157,7 +157,7 @@ def _field(name: str, about: Mapping[str, Any], *, required: bool, last: bool) -
         label=label or None,
         form=_form(about, main, bullet=bool(label) or section == HEADER, last=last),
         type=_scalar_type(about, main),
-        nullable="null" in types or main == "any",
+        nullable="null" in types or _scalar_type(about, main) == "any" or bool(about.get("x-shown")),
         required=required,
         shown=bool(about.get("x-shown", False)),
         unit=about.get("x-unit", ""),

@@ -110,35 +110,38 @@ class _Reading:
 
     def _read_sections(self, start: int) -> None:
         found = self._find_sections(start)
-        first = min((begin for begin, _ in found.values()), default=len(self.text))
-        self._check_between(start, first)
+        first = self.kind.heading.search(self.text, start)
+        self._check_between(start, first.start() if first else len(self.text))
         present = [section for section in self.kind.sections if section.name in found]
         for section in present:
-            self._read_section(section, *self._span(found, section))
+            self._read_section(section, *found[section.name])
         self._report_missing(found)
         self._check_end(present)
 
     def _find_sections(self, start: int) -> dict[str, tuple[int, int]]:
-        """Where each section's heading starts and ends, up to the one whose content is verbatim."""
+        """Where each section's body starts and ends, up to the one whose content is verbatim."""
+        headings = self._headings(start)
+        ends = [*(heading.start() for heading in headings), len(self.text)][1:]
         found: dict[str, tuple[int, int]] = {}
-        last = self.kind.sections[-1].name if self.kind.verbatim else None
-        for match in self.kind.heading.finditer(self.text, start):
-            name = match[1]
+        lines: dict[str, int] = {}
+        for heading, end in zip(headings, ends, strict=True):
+            name, line = heading[1], self._line(heading.start())
             if name in found:
-                first = self._line(found[name][0])
-                self._report(
-                    f"found the section twice, first in line {first}; allowed: once", self._line(match.start()), name
-                )
-                continue
-            found[name] = (match.start(), match.end())
-            if name == last:
-                break
+                message = f"found the section twice, first in line {lines[name]}; allowed: once"
+                shown = next(section.shown for section in self.kind.sections if section.name == name)
+                self._report(message, line, name, shown=shown)
+            else:
+                found[name], lines[name] = (heading.end(), end), line
         return found
 
-    def _span(self, found: dict[str, tuple[int, int]], section: Section) -> tuple[int, int]:
-        begin, end = found[section.name]
-        later = [other for other, _ in found.values() if other > begin]
-        return end, min(later, default=len(self.text))
+    def _headings(self, start: int) -> list[re.Match[str]]:
+        last = self.kind.sections[-1].name if self.kind.verbatim else None
+        headings = []
+        for heading in self.kind.heading.finditer(self.text, start):
+            headings.append(heading)
+            if heading[1] == last:
+                break
+        return headings
 
     def _check_between(self, start: int, end: int) -> None:
         """Under the title only blank lines and HTML comments may stand."""
@@ -170,21 +173,22 @@ class _Reading:
                 "found the end of the file; allowed: a line end and the content", self._line(start), section.name
             )
         elif not self.head:
-            rest = self.text[start + 1 :]
-            rest = rest.removeprefix("\n") if rest.startswith("\n") else rest.removeprefix("\r\n")
-            self.value[field.name] = rest.removesuffix("\n")
+            begin, end = start + 1, len(self.text)
+            begin += 1 if self.text.startswith("\n", begin) else 2 if self.text.startswith("\r\n", begin) else 0
+            end -= 1 if end > begin and self.text.endswith("\n") else 0
+            self.value[field.name] = self.text[begin:end]
 
     def _keep(self, name: str, value: Any, line: int) -> None:
         (self.shown if self.kind.field[name].shown else self.value)[name] = value
         self.lines[name] = line
 
     def _report_missing(self, found: dict[str, tuple[int, int]]) -> None:
-        end = self._line(len(self.text))
-        tail_is_shown = self._tail_is_shown(found)
-        for section in self.kind.sections:
-            if section.required and section.name not in found:
-                shown = section.shown and tail_is_shown
-                self._report("the section is missing; the file may be cut off", end, section.name, shown=shown)
+        missing = [section for section in self.kind.sections if section.required and section.name not in found]
+        tail_is_shown = bool(missing) and self._tail_is_shown(found)
+        for section in missing:
+            shown = section.shown and tail_is_shown
+            message = "the section is missing; the file may be cut off"
+            self._report(message, self._line(len(self.text)), section.name, shown=shown)
 
     def _tail_is_shown(self, found: dict[str, tuple[int, int]]) -> bool:
         """Whether a cut at the end can only have taken what is shown.

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from haytham.document import header
 from haytham.document.check import complaints
 from haytham.document.encoding import NOTHING, encode, encode_key, encode_text, fence, quote_prose
-from haytham.document.kind import HEADER, Field, Kind, Section
+from haytham.document.kind import HEADER, Field, Kind
 from haytham.document.parse import Parsed, parse
 from haytham.errors import InvalidDocument, Problem
 from haytham.resource import resource
@@ -28,7 +28,7 @@ class Drawn(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Seat:
     """A field's value on its way into a template; `finalize` makes it Markdown."""
 
@@ -36,29 +36,13 @@ class Seat:
     field: Field
     value: Any
 
-    @property
-    def label(self) -> Drawn:
-        """The label in front of it."""
-        return Drawn(self.field.label or "")
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DrawnSection:
-    """A section as a template sees it: its name, and its bullets or its body."""
+    """A section as a template sees it: its name, and its seats, which `finalize` makes Markdown."""
 
     name: Drawn
-    bullets: tuple[Seat, ...]
-    body: Seat | None
-
-    @property
-    def spaced(self) -> bool:
-        """Whether a blank line goes under the heading: before tables, code and content that stands last."""
-        return self.body is not None and self.body.field.form in ("table", "verbatim", "code")
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no line to draw under the heading."""
-        return self.body is not None and self.body.field.form == "prose" and not self.body.value
+    seats: list[Seat]
 
 
 def render(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> str:
@@ -68,9 +52,7 @@ def render(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = 
 
 def render_and_read(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> tuple[str, Parsed]:
     """Draw a document and read it back: what does not come back as it went in is refused."""
-    faults = [_problem(kind, name, message) for name, message in complaints(kind, value)]
-    if faults:
-        raise InvalidDocument(faults)
+    check_value(kind, value)
     text = _draw(kind, value, {**(shown or {}), **value})
     back = parse(kind, text, check=False)
     if back.problems:
@@ -83,6 +65,13 @@ def render_and_read(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] 
     return text, back
 
 
+def check_value(kind: Kind, value: dict[str, Any]) -> None:
+    """Raise InvalidDocument where a value does not satisfy its kind."""
+    faults = [_problem(kind, name, message) for name, message in complaints(kind, value)]
+    if faults:
+        raise InvalidDocument(faults)
+
+
 def _problem(kind: Kind, name: str, message: str) -> Problem:
     field = kind.field.get(name)
     if field is None or field.section == HEADER:
@@ -92,20 +81,14 @@ def _problem(kind: Kind, name: str, message: str) -> Problem:
 
 def _draw(kind: Kind, value: dict[str, Any], drawn: dict[str, Any]) -> str:
     seats = {field.name: Seat(kind, field, drawn.get(field.name)) for field in kind.fields}
-    sections = [_section(section, seats) for section in kind.sections if _is_drawn(section, value)]
+    sections = [
+        DrawnSection(Drawn(section.name), [seats[field.name] for field in section.fields])
+        for section in kind.sections
+        if section.required or any(field.name in value for field in section.fields)
+    ]
     front = header.draw(kind, value, keep_newlines=_holds_cr(kind, value))
     title = _title(kind, drawn)
     return _template(kind.name).render(seats, header=Drawn(front), title=title, sections=sections, value=value)
-
-
-def _is_drawn(section: Section, value: dict[str, Any]) -> bool:
-    return section.required or any(field.name in value for field in section.fields)
-
-
-def _section(section: Section, seats: dict[str, Seat]) -> DrawnSection:
-    if section.body is not None:
-        return DrawnSection(Drawn(section.name), (), seats[section.body.name])
-    return DrawnSection(Drawn(section.name), tuple(seats[field.name] for field in section.fields), None)
 
 
 def _title(kind: Kind, drawn: dict[str, Any]) -> Drawn:
@@ -126,9 +109,24 @@ def _finalize(value: Any) -> str:
     """What Jinja calls on every value a template puts out."""
     if isinstance(value, Drawn):
         return value
+    if isinstance(value, DrawnSection):
+        return _section(value.seats)
     if isinstance(value, Seat):
         return _BODIES[value.field.form](value)
     return NOTHING if value is None else encode_text(str(value))
+
+
+def _section(seats: list[Seat]) -> str:
+    """All under a heading, line ends included: bullets, or the one field that fills the section.
+
+    A blank line goes before tables, code and content that stands last; prose that is empty takes no line.
+    """
+    if seats[0].field.label is not None:
+        return "".join(f"- {seat.field.label}: {_BODIES[seat.field.form](seat)}\n" for seat in seats)
+    form, body = seats[0].field.form, _BODIES[seats[0].field.form](seats[0])
+    if form == "prose" and not body:
+        return ""
+    return f"\n{body}\n" if form in ("table", "code", "verbatim") else f"{body}\n"
 
 
 def _prose(seat: Seat) -> str:

@@ -85,8 +85,7 @@ class ProjectManager:
         with self._store.lock(project_id):
             manifest = session.read().manifest.value
             if "closed" not in manifest:
-                self._close(session, data, metrics)
-                manifest = session.read().manifest.value
+                manifest = self._close(session, data, metrics)
             elif manifest["requirements"] != bytes_digest(data):
                 raise InvalidValue("requirements content", requirements_content, "what the session was completed with")
         return {
@@ -96,7 +95,7 @@ class ProjectManager:
             "version": manifest["version"],
             "output_path": str(self.base_dir / layout.requirements_key(project_id, manifest["version"])),
             "completed_at": manifest["closed"],
-            "metrics": deepcopy(manifest.get("metrics", {})),
+            "metrics": json.loads(manifest.get("metrics", "{}")),
         }
 
     def list_user_projects(self, user_id: str, status: str | None = None) -> list[dict[str, Any]]:
@@ -143,6 +142,7 @@ class ProjectManager:
     def delete_project(self, project_id: str) -> None:
         """Remove a project and all its sessions, for good."""
         with self._store.lock(check_id("project id", project_id)):
+            self._store.prepare("")
             key = layout.project_key(project_id)
             if self._shelf.find("project", key) is None:
                 raise NotThere(f"project {project_id!r}", key)
@@ -150,6 +150,7 @@ class ProjectManager:
 
     def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
         """Write a project under the first id that is free."""
+        self._store.prepare("")
         tries = 0
         while True:
             project_id = f"{wanted}_{tries}" if wanted and tries else wanted or clock.new_id()
@@ -164,6 +165,7 @@ class ProjectManager:
 
     def _rewrite(self, document: Document, changes: dict[str, Any]) -> Document:
         value = {**document.value, **changes, "updated_at": clock.now()}
+        self._store.prepare(f"{value['project_id']}/")
         return self._shelf.write("project", document.key, value, shown={}, over=document)
 
     def _project(self, project_id: str) -> Document:
@@ -191,22 +193,28 @@ class ProjectManager:
             log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
             return "unreadable"
 
-    def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> None:
-        """Write the requirements, then close the session; after a crash in between, close it with what was written."""
-        version = max(self._versions(session.project_id), default=0)
-        if not version or not self._is_left_over(session.project_id, version, data):
-            version += 1
+    def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> dict[str, Any]:
+        """Claim a version, write the requirements, close: after a crash at any moment the same call goes on from there."""
+        manifest = session.read().manifest.value
+        digest, version = bytes_digest(data), manifest.get("version")
+        if manifest.get("requirements") != digest or not self._may_hold(session.project_id, version, digest):
+            version = max(self._versions(session.project_id), default=0) + 1
+            session.change_manifest({"version": version, "requirements": digest})
+        self._store.prepare(layout.outputs_prefix(session.project_id))
+        if self._requirements_digest(session.project_id, version) is None:
             self._store.write(layout.requirements_key(session.project_id, version), data, expect=ABSENT)
-        closing = {"version": version, "requirements": bytes_digest(data)}
-        session.close(closing if metrics is None else {**closing, "metrics": metrics})
+        given = {} if metrics is None else {"metrics": json.dumps(metrics)}
+        return session.change_manifest({"closed": clock.now(), **given})
 
-    def _is_left_over(self, project_id: str, version: int, data: bytes) -> bool:
-        """Whether a crash left these requirements behind: written, and no session completed with them."""
-        if self._store.read(layout.requirements_key(project_id, version)) != data:
-            return False
-        sessions = self._facts(self._project(project_id))["sessions"]
-        manifests = (Session(self._store, project_id, session_id).read().manifest for session_id in sessions)
-        return all(manifest.value.get("version") != version for manifest in manifests)
+    def _may_hold(self, project_id: str, version: int | None, digest: str) -> bool:
+        """Whether a version is free for these requirements, or holds them already."""
+        return version is not None and self._requirements_digest(project_id, version) in (None, digest)
+
+    def _requirements_digest(self, project_id: str, version: int | None) -> str | None:
+        try:
+            return bytes_digest(self._store.read(layout.requirements_key(project_id, version or 0)))
+        except FileNotFoundError:
+            return None
 
 
 def _name_of(idea: str) -> str:

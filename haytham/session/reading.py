@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """A session's manifest and workflow as read once, and its other documents as they are when asked for."""
+    """A session's documents, each read once, when it is first asked for; made anew for each call."""
 
     def __init__(self, shelf: Shelf, project_id: str, session_id: str) -> None:
         self.prefix = layout.session_prefix(project_id, session_id)
         self._shelf = shelf
+        self._found: dict[str, Document | None] = {}
         self._project_id = project_id
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read("session_manifest", self.prefix + layout.MANIFEST, what)
@@ -62,13 +63,29 @@ class Reading:
             raise InvalidValue("phase", number, f"{numbers}, the phases of a session in mode {mode}")
         return found
 
+    def there(self, number: Any) -> Phase:
+        """A phase of the mode that has its folder."""
+        phase = self.phase(number)
+        if not self._shelf.store.holds(self.folder(phase)):
+            raise NotThere(f"phase {number}", self.folder(phase), "create_session, called again, makes its folder")
+        return phase
+
+    def keep(self, document: Document) -> None:
+        """Take note of a document that was just written."""
+        self._found[document.key] = document
+
+    def _find(self, kind: str, key: str) -> Document | None:
+        if key not in self._found:
+            self._found[key] = self._shelf.find(kind, key)
+        return self._found[key]
+
     def folder(self, phase: Phase) -> str:
         """The prefix of a phase's documents."""
         return f"{self.prefix}{layout.phase_folder(phase)}/"
 
     def checkpoint(self, phase: Phase) -> Document | None:
         """The phase's own record."""
-        found = self._shelf.find("checkpoint", self.folder(phase) + layout.CHECKPOINT)
+        found = self._find("checkpoint", self.folder(phase) + layout.CHECKPOINT)
         if found is not None and not found.faults:
             _check_place(found, "phase", phase.number)
         return found
@@ -98,7 +115,7 @@ class Reading:
 
     def feedback(self, phase: Phase) -> Document | None:
         """A person's review of the phase."""
-        return self._shelf.find("user_feedback", self.folder(phase) + layout.FEEDBACK)
+        return self._find("user_feedback", self.folder(phase) + layout.FEEDBACK)
 
     def review(self, phase: Phase) -> Review | None:
         """What a person decided on the phase; None where there is no feedback."""
@@ -114,7 +131,7 @@ class Reading:
 
     def last_saved(self) -> int:
         """The highest order of saving so far, also of checkpoints that cannot be read but still say it."""
-        found = (self._shelf.find("checkpoint", self.folder(phase) + layout.CHECKPOINT) for phase in self.phases)
+        found = (self._find("checkpoint", self.folder(phase) + layout.CHECKPOINT) for phase in self.phases)
         counts = (document.parsed.value.get("saved") for document in found if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 

@@ -19,10 +19,10 @@ from haytham.session.names import check_agent_name, check_id
 from haytham.session.reading import Reading
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
-from haytham.session.summary import Summary
+from haytham.session.summary import Summary, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from haytham.session.shelf import Document
     from haytham.session.summary import Value
@@ -48,11 +48,11 @@ class Session:
         check_id("user id", user_id)
         phases = workflow.mode_phases(mode)
         wanted = {"user_id": user_id, "workflow_type": workflow.name, "execution_mode": mode}
+        self._copy_workflow(workflow)
         with self._locked():
             there = self._shelf.find("session_manifest", self.prefix + layout.MANIFEST)
             if there is None:
                 self._prepare(phases)
-                self._copy_workflow(workflow)
                 self._write_first_manifest(workflow, phases, wanted)
             else:
                 self._check_same(there.value, wanted)
@@ -70,7 +70,7 @@ class Session:
         """Save how a phase stands, and what its agents did as far as their own files do not say."""
         rows = ledger.read_rows(agents)
         with self._saving() as reading:
-            phase = reading.phase(number)
+            phase = reading.there(number)
             rows = [ledger.filled(row, reading.output_head(phase, row["agent_name"])) for row in rows]
             value = {**facts, "saved": reading.last_saved() + 1, "phase": phase.number, "ledger": rows}
             self._write_checkpoint(reading, phase, value)
@@ -80,7 +80,7 @@ class Session:
         check_agent_name(agent_name)
         check_text("output content", text)
         with self._saving() as reading:
-            phase = reading.phase(number)
+            phase = reading.there(number)
             value = {
                 "wrote": text_digest(text),
                 "agent": agent_name,
@@ -90,23 +90,26 @@ class Session:
             }
             over = reading.output(phase, agent_name)
             key = reading.folder(phase) + layout.output_file(agent_name)
-            self._write("agent_output", key, value, shown=shown_output(phase, agent_name), over=over)
+            self._write(reading, "agent_output", key, value, shown=shown_output(phase, agent_name), over=over)
             self._redraw_checkpoint(reading, phase, value)
 
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:
         """Save a person's review of a phase, bound to the texts that are there now."""
         with self._saving() as reading:
-            phase = reading.phase(number)
+            phase = reading.there(number)
             value = {**facts, "reviewed_content": reading.reviewed_content(phase)}
+            self._shelf.check("user_feedback", value)
+            decide(value)
             key = reading.folder(phase) + layout.FEEDBACK
-            self._write("user_feedback", key, value, shown=shown_feedback(phase), over=reading.feedback(phase))
+            over = reading.feedback(phase)
+            self._write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
 
-    def close(self, facts: Mapping[str, Any]) -> None:
-        """End the session, with what it ended with: it counts as completed from now on."""
+    def change_manifest(self, facts: Mapping[str, Any]) -> Value:
+        """Change what the manifest is the home of; what it says then."""
         with self._locked():
             reading = self._begin()
-            value = {**reading.manifest.value, **facts, "closed": clock.now()}
-            self._write_manifest(reading, value)
+            self._write_manifest(reading, {**reading.manifest.value, **facts})
+            return self.read().manifest.value
 
     @contextmanager
     def _saving(self) -> Iterator[Reading]:
@@ -121,13 +124,13 @@ class Session:
         return self._store.lock(layout.session_lock(self.project_id, self.session_id))
 
     def _begin(self) -> Reading:
+        """Read the session to save something in it; the first time, sweep what a crash left in its folders."""
         reading = self.read()
         if not self._is_swept:
-            self._prepare(reading.phases)
+            self._prepare(phase for phase in reading.phases if self._store.holds(reading.folder(phase)))
         return reading
 
-    def _prepare(self, phases: tuple[Phase, ...]) -> None:
-        """Make the folders there are to be, and sweep what a crash left in them."""
+    def _prepare(self, phases: Iterable[Phase]) -> None:
         for folder in ("", *(f"{layout.phase_folder(phase)}/" for phase in phases)):
             self._store.prepare(self.prefix + folder)
         self._is_swept = True
@@ -136,9 +139,13 @@ class Session:
         """Keep the workflow with the project, so that a session goes on with the one it began with."""
         folder = layout.workflow_prefix(self.project_id, workflow.digest)
         there = self._store.keys(folder)
-        for name, data in workflow.files.items():
-            if folder + name not in there:
-                self._store.write(folder + name, data)
+        missing = [name for name in workflow.files if folder + name not in there]
+        if not missing:
+            return
+        with self._store.lock(self.project_id):
+            self._store.prepare(folder)
+            for name in missing:
+                self._store.write(folder + name, workflow.files[name])
 
     def _write_first_manifest(self, workflow: Workflow, phases: tuple[Phase, ...], facts: Value) -> None:
         moment = clock.now()
@@ -164,12 +171,12 @@ class Session:
         summary = reading.summary()
         shown = shown_manifest(Summary(value, summary.phases, summary.checkpoints, summary.reviews))
         key = self.prefix + layout.MANIFEST
-        self._write("session_manifest", key, value, shown=shown, over=reading.manifest)
+        self._write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
 
     def _write_checkpoint(self, reading: Reading, phase: Phase, value: Value) -> None:
         key = reading.folder(phase) + layout.CHECKPOINT
         shown = shown_checkpoint(value, reading.phases)
-        self._write("checkpoint", key, value, shown=shown, over=reading.checkpoint(phase))
+        self._write(reading, "checkpoint", key, value, shown=shown, over=reading.checkpoint(phase))
 
     def _redraw_checkpoint(self, reading: Reading, phase: Phase, output: Value) -> None:
         """Let the checkpoint show what an agent's file says now."""
@@ -181,11 +188,13 @@ class Session:
             if rows != there.value["ledger"]:
                 self._write_checkpoint(reading, phase, {**there.value, "ledger": rows})
 
-    def _write(self, kind: str, key: str, value: Value, *, shown: Mapping[str, Any], over: Document | None) -> None:
+    def _write(  # noqa: PLR0913 - a document, and what it is written over
+        self, reading: Reading, kind: str, key: str, value: Value, *, shown: Mapping[str, Any], over: Document | None
+    ) -> None:
         """Store a document over the one that was read; one that cannot be read is never written over."""
         if over is not None and over.faults:
             raise InvalidDocument(over.faults)
-        self._shelf.write(kind, key, value, shown=shown, over=over)
+        reading.keep(self._shelf.write(kind, key, value, shown=shown, over=over))
 
 
 @contextmanager

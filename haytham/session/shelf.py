@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.document.kind import load_kind
@@ -15,7 +16,7 @@ from haytham.store.protocol import ABSENT, bytes_digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from haytham.store.protocol import Store
+    from haytham.store.protocol import SharedStore
 
 _LARGEST_KEPT = 64 * 1024
 _MOST_KEPT = 2048
@@ -24,15 +25,20 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class Document:
-    """A document as it rests: what it says, its problems with the file's name, the digest of its bytes.
+    """A document as it rests: what it says, its problems with the file's name, its bytes.
 
     Its value is shared by all who read the same bytes: make a new one, never change it.
     """
 
     kind: str
     key: str
-    digest: str
+    data: bytes
     parsed: Parsed
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of its bytes."""
+        return bytes_digest(self.data)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -44,7 +50,7 @@ class Document:
     @property
     def faults(self) -> tuple[Problem, ...]:
         """The problems that make the value unfit to be used."""
-        return tuple(problem.within(self.key) for problem in self.parsed.faults)
+        return tuple(problem.within(self.key) for problem in self.parsed.faults) if self.parsed.problems else ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -95,7 +101,7 @@ _KEPT = _Kept()
 class Shelf:
     """The documents of a store, by kind and key."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SharedStore) -> None:
         self.store = store
 
     def find(self, kind: str, key: str) -> Document | None:
@@ -129,6 +135,12 @@ class Shelf:
         end = data.find(b"\n", data.find(mark) + 1)
         return self._document(kind, key, data[: end + 1] if mark in data and end >= 0 else data, head=True)
 
+    def check(self, kind: str, value: dict[str, Any]) -> None:
+        """Refuse a value that does not satisfy its kind, before anything is made of it."""
+        from haytham.document.render import check_value  # noqa: PLC0415 - who only reads need not load Jinja
+
+        check_value(load_kind(kind), value)
+
     def write(
         self, kind: str, key: str, value: dict[str, Any], *, shown: Mapping[str, Any], over: Document | None
     ) -> Document:
@@ -136,18 +148,18 @@ class Shelf:
         from haytham.document.render import render_and_read  # noqa: PLC0415 - who only reads need not load Jinja
 
         text, parsed = render_and_read(load_kind(kind), value, shown)
-        digest = self.store.write(key, text.encode(), expect=ABSENT if over is None else over.digest)
-        self._keep(kind, digest, parsed, size=len(text))
-        return Document(kind, key, digest, parsed)
+        data = text.encode()
+        digest = self.store.write(key, data, expect=ABSENT if over is None else over.digest)
+        if len(data) <= _LARGEST_KEPT:
+            _KEPT.put((kind, digest, False), parsed)
+        return Document(kind, key, data, parsed)
 
     def _document(self, kind: str, key: str, data: bytes, *, head: bool = False) -> Document:
-        digest = bytes_digest(data)
-        parsed = _KEPT.get((kind, digest, head))
+        if len(data) > _LARGEST_KEPT:
+            return Document(kind, key, data, parse(load_kind(kind), data, head=head))
+        place = (kind, bytes_digest(data), head)
+        parsed = _KEPT.get(place)
         if parsed is None:
             parsed = parse(load_kind(kind), data, head=head)
-            self._keep(kind, digest, parsed, size=len(data), head=head)
-        return Document(kind, key, digest, parsed)
-
-    def _keep(self, kind: str, digest: str, parsed: Parsed, *, size: int, head: bool = False) -> None:
-        if size <= _LARGEST_KEPT:
-            _KEPT.put((kind, digest, head), parsed)
+            _KEPT.put(place, parsed)
+        return Document(kind, key, data, parsed)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from haytham.errors import HaythamError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -83,15 +85,18 @@ class Summary:
         return "waiting" if any(review.open for review in reviews) else "in_progress"
 
 
-class UnlikeDecision(ValueError):
+class UnlikeDecision(HaythamError, ValueError):
     """`Approved` and `Action` say different things."""
+
+    def __init__(self, approved: bool, action: str) -> None:  # noqa: FBT001 - a value, not a switch
+        super().__init__(f"found Approved: {str(approved).lower()} and Action: {action}; allowed: two that agree")
 
 
 def decide(feedback: Value) -> Decision | None:
     """What a review decides; None where it decides nothing, UnlikeDecision where it says two things."""
     approved, action = feedback["approved"], feedback["action"]
     if approved is not None and action != "pending" and approved != (action == "approved"):
-        raise UnlikeDecision(f"found Approved: {str(approved).lower()} and Action: {action}; allowed: two that agree")
+        raise UnlikeDecision(approved, action)
     if action != "pending":
         return _ACTIONS[action]
     if approved:

@@ -10,7 +10,8 @@ import os
 import secrets
 import shutil
 import stat
-from contextlib import contextmanager, suppress
+import threading
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY = ".haytham-"
 _LOCKS = ".locks"
-_ALL = ".all.lock"
+_ALL = ""
 _PATIENCE = 60.0
 _POLL = 0.002
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -35,118 +36,142 @@ class FileStore:
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
         self.base = Path(os.path.realpath(base_dir))
+        self._root = str(self.base)
+        self._held = threading.local()
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
         """The bytes of a file, or the first of them."""
         try:
-            handle = os.open(self._path(key), _READ)
+            handle = os.open(self._name(key), _READ)
         except (FileNotFoundError, NotADirectoryError):
             raise NotThere("document", key) from None
         try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode):
                 raise InvalidValue("key", key, "a file; this is a folder, a pipe or a device")
-            return _read_all(handle, limit)
+            return _read_all(handle, about.st_size if limit is None else min(limit, about.st_size))
         finally:
             os.close(handle)
 
     def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
         """Replace a file, all or nothing, where what is there is as expected."""
-        path = self._path(key)
-        temporary = _write_temporary(path.parent, data)
+        path = self._name(key)
+        folder = path.rpartition("/")[0]
+        temporary = _write_temporary(folder, data)
         try:
             self._put(key, temporary, path, expect)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            _remove(temporary)
             raise
-        _sync_folder(path.parent)
+        _sync_folder(folder)
         return bytes_digest(data)
 
     def append(self, key: str, line: bytes) -> None:
         """Add a line to a file, whole or not at all; a line that a crash cut off is ended first."""
-        path = self._path(key)
-        check_line(line)
-        _make_folder(path.parent)
-        with self._lock(self.base / _LOCKS / _ALL), path.open("ab+", buffering=0) as file:
-            size = file.seek(0, os.SEEK_END)
-            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-                line = b"\n" + line
-            try:
-                _write_all(file.fileno(), line)
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(size)
-                raise
-        if not size:
-            _sync_folder(path.parent)
+        path = self._name(key)
+        folder = path.rpartition("/")[0]
+        _make_folder(folder)
+        with self._lock(_ALL):
+            is_new = not os.path.lexists(path)
+            _append_line(path, check_line(line))
+        if is_new:
+            _sync_folder(folder)
 
     def delete(self, key: str) -> None:
         """Remove a file, or a folder with all it holds: out of sight at once, then for good."""
-        path = self._path(key.removesuffix("/"))
-        gone = path.parent / f"{_TEMPORARY}{secrets.token_hex(8)}"
-        if key.endswith("/") != path.is_dir():
+        path = self._name(key.removesuffix("/"))
+        folder = path.rpartition("/")[0]
+        gone = f"{folder}/{_TEMPORARY}{secrets.token_hex(8)}"
+        if key.endswith("/") != Path(path).is_dir():
             return
         with suppress(FileNotFoundError, NotADirectoryError):
-            path.rename(gone)
-            _sync_folder(path.parent)
+            os.rename(path, gone)
+            _sync_folder(folder)
             _remove(gone)
 
     def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
         """The files below a folder, sorted; names with a leading dot are none."""
         start = check_prefix(prefix)
-        folder = self._path(start[:-1]) if start else self.base
-        return sorted(start + name for name in _walk(folder, "", depth))
+        return sorted(start + name for name in _walk(self._folder(start), "", depth))
 
     def prepare(self, prefix: str) -> None:
         """Make a folder, and sweep the temporary files that killed writers left in it."""
-        start = check_prefix(prefix)
-        folder = self._path(start[:-1]) if start else self.base
+        folder = self._folder(check_prefix(prefix))
         _make_folder(folder)
-        for path in folder.iterdir():
-            if path.name.startswith(_TEMPORARY):
-                _remove(path)
+        for entry in os.scandir(folder):
+            if entry.name.startswith(_TEMPORARY):
+                _remove(entry.path)
+
+    def holds(self, prefix: str) -> bool:
+        """Whether a folder is there, be it empty."""
+        return os.path.isdir(self._folder(check_prefix(prefix)))
 
     def close(self) -> None:
         """Nothing is held open between calls."""
 
-    def lock(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
         """Hold the write lock of a name; it is let go when the process dies."""
-        return self._lock(self.base / _LOCKS / f"{check_key(name)}.lock")
+        held = self._names_held()
+        with self._lock(f"{check_key(name)}/"):
+            held.append(name)
+            try:
+                yield
+            finally:
+                held.remove(name)
+
+    def _names_held(self) -> list[str]:
+        """The locks this thread holds."""
+        if not hasattr(self._held, "names"):
+            self._held.names = []
+        names: list[str] = self._held.names
+        return names
 
     @contextmanager
-    def _lock(self, path: Path) -> Iterator[None]:
+    def _lock(self, folder: str) -> Iterator[None]:
+        """Hold the lock file of a folder, whose own name no key can have."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
-        _make_folder(path.parent)
+        path = f"{self._root}/{_LOCKS}/{folder}.lock"
+        _make_folder(path.rpartition("/")[0])
         lock = FileLock(path, timeout=_PATIENCE, poll_interval=_POLL)
         try:
             lock.acquire()
         except Timeout:
-            raise Locked(str(path), _PATIENCE) from None
+            raise Locked(folder.rstrip("/") or "the store", _PATIENCE) from None
         try:
             yield
         finally:
             lock.release()
 
-    def _path(self, key: str) -> Path:
+    def _name(self, key: str) -> str:
         """The path of a key; below the base folder, links included."""
-        path = str(self.base)
+        name = self._root
         for part in check_key(key).split("/"):
-            path = f"{path}{os.sep}{part}"
+            name = f"{name}/{part}"
             try:
-                is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+                is_link = stat.S_ISLNK(os.lstat(name).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 break
-            if is_link and not Path(os.path.realpath(path)).is_relative_to(self.base):
+            if is_link and not Path(os.path.realpath(name)).is_relative_to(self.base):
                 raise InvalidValue("key", key, f"no link that leads out of {self.base}")
-        return self.base / key
+        return f"{self._root}/{key}"
 
-    def _put(self, key: str, temporary: Path, path: Path, expect: str) -> None:
+    def _folder(self, prefix: str) -> str:
+        return self._name(prefix[:-1]) if prefix else self._root
+
+    def _put(self, key: str, temporary: str, path: str, expect: str) -> None:
         if expect == ANY:
-            temporary.replace(path)
+            os.replace(temporary, path)
             return
-        with self._lock(self.base / _LOCKS / _ALL):
+        with self._alone(key):
             check_expected(key, expect, self._found(key))
-            temporary.replace(path)
+            os.replace(temporary, path)
+
+    def _alone(self, key: str) -> AbstractContextManager[None]:
+        """Keep other writers of a key away: by the lock its writer holds already, else by one for all keys."""
+        covered = any(key.startswith(f"{name}/") for name in self._names_held())
+        return nullcontext() if covered else self._lock(_ALL)
 
     def _found(self, key: str) -> str | None:
         try:
@@ -155,9 +180,9 @@ class FileStore:
             return None
 
 
-def _write_temporary(folder: Path, data: bytes) -> Path:
+def _write_temporary(folder: str, data: bytes) -> str:
     """A new file with these bytes, on the disk, under a name that is no key."""
-    temporary = folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
+    temporary = f"{folder}/{_TEMPORARY}{secrets.token_hex(8)}"
     try:
         file = os.open(temporary, _CREATE, 0o666)
     except FileNotFoundError:
@@ -167,38 +192,39 @@ def _write_temporary(folder: Path, data: bytes) -> Path:
         _write_all(file, data)
         os.fsync(file)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
     finally:
         os.close(file)
     return temporary
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: str) -> None:
     """Make a folder and what is missing above it, to stay."""
-    if folder.is_dir():
+    if os.path.isdir(folder):
         return
-    _make_folder(folder.parent)
+    parent = os.path.dirname(folder)
+    _make_folder(parent)
     with suppress(FileExistsError):
-        folder.mkdir()
-        _sync_folder(folder.parent)
+        os.mkdir(folder)
+        _sync_folder(parent)
 
 
-def _remove(path: Path) -> None:
+def _remove(path: str) -> None:
     """Remove a file or a folder; who else removes it at the same time is welcome to."""
-    if path.is_dir() and not path.is_symlink():
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
-def _read_all(file: int, limit: int | None) -> bytes:
-    """What a file holds, in one read where it is not growing."""
-    left = os.fstat(file).st_size + 1 if limit is None else limit
-    parts = [os.read(file, left)]
-    while parts[-1] and (limit is None or sum(map(len, parts)) < limit):
-        parts.append(os.read(file, left if limit is None else limit - sum(map(len, parts))))
-    return b"".join(parts)
+def _read_all(file: int, size: int) -> bytes:
+    """The first bytes of a file that is replaced as a whole and never grows."""
+    data = os.read(file, size)
+    while len(data) < size and (more := os.read(file, size - len(data))):
+        data += more
+    return data
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -207,7 +233,22 @@ def _write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def _sync_folder(folder: Path) -> None:
+def _append_line(path: str, line: bytes) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        size = os.lseek(file, 0, os.SEEK_END)
+        ended = not size or os.lseek(file, size - 1, os.SEEK_SET) < 0 or os.read(file, 1) == b"\n"
+        try:
+            _write_all(file, line if ended else b"\n" + line)
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
+
+
+def _sync_folder(folder: str) -> None:
     if os.name == "nt":  # a folder cannot be opened there, and need not be
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -217,7 +258,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _walk(folder: Path, start: str, depth: int | None) -> Iterator[str]:
+def _walk(folder: str, start: str, depth: int | None) -> Iterator[str]:
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -228,4 +269,4 @@ def _walk(folder: Path, start: str, depth: int | None) -> Iterator[str]:
         if not entry.is_dir(follow_symlinks=False):
             yield start + entry.name
         elif depth is None or depth > 1:
-            yield from _walk(Path(entry.path), f"{start}{entry.name}/", None if depth is None else depth - 1)
+            yield from _walk(entry.path, f"{start}{entry.name}/", None if depth is None else depth - 1)

@@ -18,6 +18,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._bytes: dict[str, bytes] = {}
+        self._folders: set[str] = set()
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
 
@@ -51,6 +52,7 @@ class MemoryStore:
             below = [other for other in self._bytes if key.endswith("/") and other.startswith(key)]
             for gone in [key, *below]:
                 self._bytes.pop(gone, None)
+            self._folders = {folder for folder in self._folders if not (key.endswith("/") and folder.startswith(key))}
 
     def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
         """The keys that start with a prefix, sorted."""
@@ -60,8 +62,14 @@ class MemoryStore:
         return [key for key in found if depth is None or key.count("/", len(start)) < depth]
 
     def prepare(self, prefix: str) -> None:
-        """Nothing to make ready in memory, and a crash leaves nothing in it."""
-        check_prefix(prefix)
+        """Take note of a folder; a crash leaves nothing in it."""
+        with self._guard:
+            self._folders.add(check_prefix(prefix))
+
+    def holds(self, prefix: str) -> bool:
+        """Whether a folder was prepared or has keys below it."""
+        with self._guard:
+            return check_prefix(prefix) in self._folders or any(key.startswith(prefix) for key in self._bytes)
 
     def close(self) -> None:
         """Nothing is held open."""

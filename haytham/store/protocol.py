@@ -46,10 +46,16 @@ class Store(Protocol):
 
 
 class SharedStore(Store, Protocol):
-    """A store that several processes write sessions to: it can also hold a lock."""
+    """A store that several processes write sessions to: it knows folders, and can hold a lock."""
+
+    def holds(self, prefix: str) -> bool:
+        """Whether a folder was prepared, or has keys below it."""
 
     def lock(self, name: str) -> AbstractContextManager[None]:
-        """Hold the write lock of a name for some milliseconds; Locked where it cannot be had. Not re-entrant."""
+        """Hold the write lock of a name for some milliseconds; Locked where it cannot be had. Not re-entrant.
+
+        Who writes below a folder that has a lock holds it, always: expectations are then checked under it.
+        """
 
 
 def bytes_digest(data: bytes) -> str:

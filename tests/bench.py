@@ -1,0 +1,167 @@
+"""What saving and loading cost, beside the least that the disk asks for the same bytes. `make bench` runs it.
+
+Each row: the median of a call, the median of its floor (called in turn with it), their ratio, and the ratio aimed at.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from haytham import CheckpointManager
+from haytham.session import shelf
+
+CALLS = 100
+SESSION = ("idea", "run")
+PHASES = range(1, 8)
+AGENT = "agent"
+LINE = "A line of an output, as long as lines are, and one of a good many.\n"
+SMALL, LARGE = 5_000, 5_000_000
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="haytham-bench-") as folder:
+        print(f"medians of {CALLS} calls, in ms, in {folder}\n")
+        print(f"{'what':<58}{'measured':>10}{'floor':>10}{'ratio':>8}{'aim':>7}")
+        for approved in (False, True):
+            small = new_session(Path(folder) / f"small_{approved}", size=SMALL, approved=approved)
+            large = new_session(Path(folder) / f"large_{approved}", size=LARGE, approved=approved)
+            when = " with approvals" if approved else ""
+            bench_saves(small, when)
+            bench_loads(small, when, approved=approved)
+            bench_growth(small, large, when, approved=approved)
+
+
+# The rows.
+
+
+def bench_saves(manager, when):
+    for name, save in (("save_checkpoint", save_checkpoint), ("save_agent_output", save_output)):
+        files = replaced_by(lambda save=save: save(manager))
+        row(f"{name}{when}", 3, lambda save=save: save(manager), lambda files=files: replace(files))
+
+
+def bench_loads(manager, when, *, approved):
+    files = files_of_a_load(manager, with_outputs=approved)
+    row(f"load_session, first{when}", 100, lambda: load_first(manager), lambda: read(files))
+    row(f"load_session, again{when}", 10, lambda: load(manager), lambda: read(files))
+
+
+def bench_growth(small, large, when, *, approved):
+    """5 MB outputs beside 5 KB outputs; an approval binds to the texts, so there reading them is part of the floor."""
+    outputs = outputs_of(large) if approved else []
+    for name, call in (("load_session", load), ("save_checkpoint", save_checkpoint)):
+        measured, floor = lambda call=call: call(large), lambda call=call: (call(small), read(outputs))
+        row(f"{name}{when}, outputs of 5 MB beside 5 KB", 1, measured, floor)
+
+
+def row(what, aim, measured, floor):
+    """Time two functions in turn and print the row."""
+    times, floors = [], []
+    for _ in range(CALLS):
+        times.append(seconds(measured))
+        floors.append(seconds(floor))
+    milliseconds, least = median(times) * 1000, median(floors) * 1000
+    print(f"{what:<58}{milliseconds:>10.3f}{least:>10.3f}{milliseconds / least:>8.2f}{aim:>7.1f}", flush=True)
+
+
+def seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+# What is measured.
+
+
+def new_session(base, *, size, approved):
+    """A session whose seven phases are completed."""
+    manager = CheckpointManager(base)
+    manager.create_session(*SESSION, "user", execution_mode="full")
+    for phase in PHASES:
+        save_output(manager, phase=phase, size=size)
+        save_checkpoint(manager, phase=phase)
+        if approved:
+            manager.save_user_feedback(*SESSION, phase, True, True)
+    return manager
+
+
+def save_output(manager, *, phase=1, size=SMALL):
+    text = LINE * (size // len(LINE))
+    manager.save_agent_output(*SESSION, phase, AGENT, text, duration=12.5, input_tokens=1000, output_tokens=2000)
+
+
+def save_checkpoint(manager, *, phase=1):
+    agents = [{"agent_name": AGENT, "status": "completed", "cost": 0.0375}]
+    manager.save_checkpoint(*SESSION, phase, "completed", agents, duration=12.5)
+
+
+def load(manager):
+    manager.load_session(*SESSION)
+
+
+def load_first(manager):
+    """Load with the parsed documents forgotten, as a process does that has read none of them yet."""
+    shelf._KEPT = shelf._Kept()
+    load(manager)
+
+
+# The floor.
+
+
+def replaced_by(save):
+    """The files that a save replaces, and their bytes."""
+    paths, call = [], os.replace
+
+    def noted(source, target):
+        paths.append(Path(target))
+        call(source, target)
+
+    os.replace = noted
+    try:
+        save()
+    finally:
+        os.replace = call
+    return [(path.parent, path.read_bytes()) for path in paths]
+
+
+def replace(files):
+    """Put bytes into a file of a folder, to stay, for each file that a save replaces."""
+    for folder, data in files:
+        temporary = f"{folder}/.floor-{secrets.token_hex(8)}"
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        os.write(file, data)
+        os.fsync(file)
+        os.close(file)
+        os.replace(temporary, f"{folder}/.floor")  # noqa: PTH105 - the least there is
+        handle = os.open(folder, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+
+
+def files_of_a_load(manager, *, with_outputs):
+    """The manifest, the copy of the workflow, checkpoints and feedback; the outputs where approvals bind to them."""
+    project = manager.base_dir / SESSION[0]
+    session = project / "sessions" / SESSION[1]
+    found = [session / "session_manifest.md", *project.glob("workflows/*/workflow.yaml")]
+    found += [*session.glob("*/checkpoint.md"), *session.glob("*/user_feedback.md")]
+    return [str(path) for path in found] + (outputs_of(manager) if with_outputs else [])
+
+
+def outputs_of(manager):
+    return [str(path) for path in manager.base_dir.glob(f"*/sessions/*/*/{AGENT}.md")]
+
+
+def read(files):
+    for path in files:
+        file = os.open(path, os.O_RDONLY)
+        os.read(file, os.fstat(file).st_size)
+        os.close(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""Draw the golden files anew: run it after a change of format, and review the difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from haytham.document.digest import text_digest
+from haytham.document.kind import load_kind
+from haytham.document.render import render
+
+HERE = Path(__file__).parent / "golden"
+TIME = "2024-11-24T10:00:00Z"
+LATER = "2024-11-24T10:02:00Z"
+HOSTILE = "## Output\n---\n<!-- {{ 7 * 7 }} -->\n| a | b |\n```\n# Agent Output\n\nend\u2028 \n"
+
+ROW = {
+    "agent_name": "concept_expansion",
+    "status": "completed",
+    "output_file": "concept_expansion.md",
+    "tokens": 15000,
+    "input_tokens": 12000,
+    "output_tokens": 3000,
+    "cost": 0.0375,
+    "duration": 120.5,
+}
+OUTPUT = {
+    "wrote": text_digest("Agent analysis and recommendations..."),
+    "agent": "concept_expansion",
+    "executed": TIME,
+    "duration": 120.5,
+    "status": "completed",
+    "model": "anthropic.claude-3-sonnet-20240229-v1:0",
+    "input_tokens": 12000,
+    "output_tokens": 3000,
+    "tools_used": ["file_write"],
+    "text": "Agent analysis and recommendations...",
+}
+FEEDBACK = {
+    "reviewed": True,
+    "approved": True,
+    "timestamp": LATER,
+    "comments": "Looks great!",
+    "requested_changes": [],
+    "reviewed_content": [{"document": "concept_expansion.md", "digest": OUTPUT["wrote"]}],
+    "action": "approved",
+    "retry_count": 0,
+}
+CHECKPOINT = {
+    "saved": 1,
+    "phase": 1,
+    "status": "completed",
+    "started": TIME,
+    "completed": LATER,
+    "duration": 120.5,
+    "retry_count": 0,
+    "execution_mode": "single",
+    "ledger": [ROW],
+}
+CHECKPOINT_SHOWN = {
+    "phase_name": "Concept Expansion",
+    "agents": {"concept_expansion": "completed"},
+    "inputs": [],
+    "outputs": ["concept_expansion.md"],
+    "total_tokens": 15000,
+    "input_tokens": 12000,
+    "output_tokens": 3000,
+    "cost": 0.0375,
+    "next_phase": 2,
+    "next_name": "Market Research",
+}
+MANIFEST = {
+    "workflow": "sha256:" + "4" * 64,
+    "session_id": "session-456",
+    "project_id": "project-123",
+    "user_id": "user-789",
+    "workflow_type": "idea_validation",
+    "execution_mode": "mvp",
+    "created": TIME,
+    "last_updated": LATER,
+}
+PENDING = {"status": "pending", "started": None, "completed": None, "duration": None}
+MANIFEST_SHOWN = {
+    "status": "in_progress",
+    "phase_status": [
+        {
+            "phase": 1,
+            "name": "Concept Expansion",
+            "status": "completed",
+            "started": TIME,
+            "completed": LATER,
+            "duration": 120,
+        },
+        {"phase": 2, "name": "Market Research", **PENDING, "status": "in_progress", "started": LATER},
+        {"phase": 3, "name": "Niche Selection", **PENDING},
+        {"phase": 6, "name": "Validation", **PENDING},
+        {"phase": 7, "name": "Final Synthesis", **PENDING},
+    ],
+    "current_phase": 2,
+    "current_name": "Market Research",
+    "current_status": "in_progress",
+    "can_resume": True,
+    "total_duration": 120.5,
+    "total_tokens": 15000,
+    "total_cost": 0.0375,
+}
+PROJECT = {
+    "project_id": "my_startup",
+    "project_name": "My Startup",
+    "user_id": "user-123",
+    "execution_mode": "mvp",
+    "status": "active",
+    "created_at": TIME,
+    "updated_at": TIME,
+    "user_preferences": {},
+    "startup_idea": "A marketplace for rooftop gardens.",
+}
+OUTPUT_SHOWN = {"phase": "1 - Concept Expansion", "agent_title": "Concept Expansion"}
+
+GOLDEN = {
+    ("agent_output", "completed"): (OUTPUT, OUTPUT_SHOWN),
+    ("agent_output", "failed"): (
+        {
+            **OUTPUT,
+            "wrote": text_digest(""),
+            "status": "failed",
+            "model": None,
+            "tools_used": [],
+            "error_type": "TimeoutError",
+            "error_message": "no answer in 120 s\nafter 3 tries",
+            "stack_trace": 'Traceback (most recent call last):\n  File "a.py", line 1\n```\n## Output\n',
+            "text": "",
+        },
+        OUTPUT_SHOWN,
+    ),
+    ("agent_output", "hostile"): (
+        {**OUTPUT, "wrote": text_digest(HOSTILE), "agent": "a|b: *c*", "tools_used": ["a, b", "[c]"], "text": HOSTILE},
+        {"phase": "1 - Concept Expansion", "agent_title": "A|b: *c*"},
+    ),
+    ("agent_output", "carriage_returns"): (
+        {**OUTPUT, "wrote": text_digest("one\r\ntwo\rthree"), "text": "one\r\ntwo\rthree"},
+        OUTPUT_SHOWN,
+    ),
+    ("checkpoint", "completed"): (CHECKPOINT, CHECKPOINT_SHOWN),
+    ("checkpoint", "failed"): (
+        {
+            **CHECKPOINT,
+            "saved": 4,
+            "phase": 7,
+            "status": "failed",
+            "completed": None,
+            "duration": None,
+            "execution_mode": "parallel",
+            "retry_count": 2,
+            "ledger": [dict.fromkeys(ROW) | {"agent_name": "a: b", "status": "failed"}],
+            "errors": ["no answer", "two\nlines | and a pipe"],
+        },
+        {"phase_name": "Final Synthesis", "agents": {"a: b": "failed"}, "inputs": ["Phase 1: Concept Expansion"]},
+    ),
+    ("user_feedback", "approved"): (FEEDBACK, {"phase_name": "Concept Expansion"}),
+    ("user_feedback", "changes"): (
+        {
+            **FEEDBACK,
+            "by": "user-789",
+            "approved": False,
+            "comments": "Too broad:\n\n- *which* nurses?\n\n## Action Taken\n\nsee above\n",
+            "requested_changes": ["Name one ward", "Say who pays,\nand how much"],
+            "action": "retry_with_changes",
+            "retry_count": 1,
+        },
+        {"phase_name": "Concept Expansion"},
+    ),
+    ("user_feedback", "pending"): (
+        {**FEEDBACK, "reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending"},
+        {"phase_name": "Concept Expansion"},
+    ),
+    ("session_manifest", "in_progress"): (MANIFEST, MANIFEST_SHOWN),
+    ("session_manifest", "closed"): (
+        {
+            **MANIFEST,
+            "closed": LATER,
+            "version": 2,
+            "requirements": text_digest("x"),
+            "metrics": '{"total_tokens": 15000, "note": "all: well"}',
+        },
+        {**MANIFEST_SHOWN, "status": "completed", "can_resume": False},
+    ),
+    ("project", "plain"): (PROJECT, {}),
+    ("project", "hostile"): (
+        {
+            **PROJECT,
+            "project_name": "Café *No. 1*",
+            "status": "archived",
+            "user_preferences": {"tone": "plain", "a: b": [1, {"c": None}], "limit": 2.5, "empty": "", "none": None},
+            "startup_idea": "---\nhaytham: project/1\n---\n\n## Startup Idea\n\n" + HOSTILE,
+        },
+        {},
+    ),
+}
+
+
+def drawn(kind, name):
+    """The text of a golden file."""
+    value, shown = GOLDEN[kind, name]
+    return render(load_kind(kind), value, shown)
+
+
+if __name__ == "__main__":
+    for kind, name in GOLDEN:
+        path = HERE / kind / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(drawn(kind, name).encode())

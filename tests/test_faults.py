@@ -1,0 +1,377 @@
+"""Whatever fails, and whenever: each document is the old one or the new one, and the session loads."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+
+from conftest import rounds
+from haytham import CheckpointManager, FileStore, ProjectManager, clock
+from haytham.session.layout import kind_of
+from haytham.session.shelf import Shelf
+from workers import FORK, apart, running, start
+
+SESSION = ("idea", "run")
+FOLDER = "idea/sessions/run"
+MANIFEST = f"{FOLDER}/session_manifest.md"
+AGENT = "concept_expansion"
+
+
+# Three saves. Each leaves its number in one document, the home of what it saves.
+
+
+def save_output(manager, number):
+    manager.save_agent_output(*SESSION, 1, AGENT, text_of(number), duration=number)
+
+
+def save_checkpoint(manager, number):
+    status = "completed" if number > 1 else "in_progress"
+    agents = [{"agent_name": AGENT, "status": status}]
+    manager.save_checkpoint(*SESSION, 1, status, agents, retry_count=number)
+
+
+def save_feedback(manager, number):
+    manager.save_user_feedback(*SESSION, 1, number > 1, number > 1, retry_count=number)
+
+
+SAVES = (save_output, save_checkpoint, save_feedback)
+HOMES = {
+    save_output: (f"{FOLDER}/phase_1_concept/{AGENT}.md", "duration"),
+    save_checkpoint: (f"{FOLDER}/phase_1_concept/checkpoint.md", "retry_count"),
+    save_feedback: (f"{FOLDER}/phase_1_concept/user_feedback.md", "retry_count"),
+}
+each_save = pytest.mark.parametrize("save", SAVES, ids=lambda save: save.__name__)
+
+
+@pytest.fixture(autouse=True)
+def _still_clock():
+    """Hold time still, so that the same save writes the same bytes."""
+    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+        yield
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A folder with a session in which each document was saved once, with the number 1."""
+    manager = CheckpointManager(tmp_path / "projects")
+    manager.create_session(*SESSION, "user", execution_mode="full")
+    for save in SAVES:
+        save(manager, 1)
+    return manager.base_dir
+
+
+# Kills.
+
+
+@pytest.mark.soak
+def test_what_was_saved_survives_a_kill_at_any_moment(base):
+    """Kill -9 while saving: each document is whole, and no older than the last save of it that returned."""
+    moments = random.Random(1)  # noqa: S311 - to be the same in each run
+    for _ in range(rounds(300)):
+        left = strays(base)
+        returned = kill_while_saving(base, after=moments.uniform(0, 0.06))
+        now = numbers(base)
+        assert problems(base) == []
+        assert all(now[save] >= number for save, number in returned.items())
+        assert CheckpointManager(base).get_phase_outputs(*SESSION, [1]) == {1: {AGENT: text_of(now[save_output])}}
+        assert CheckpointManager(base).load_session(*SESSION)["current_phase"] == 1
+        assert not any(name.startswith(".") for key in state(base) for name in key.split("/"))
+        assert not returned or not left & strays(base)
+
+
+@each_save
+def test_a_kill_at_any_step_of_a_save_leaves_the_old_or_the_new(base, tmp_path, save):
+    """Kill -9 in each call that changes the disk: files and session are as before or after, and the next save works."""
+    before, after = base, copy_of(base, tmp_path / "after")
+    save(CheckpointManager(after), 2)
+    for step in itertools.count():
+        trial = copy_of(base, tmp_path / f"step_{step}")
+        if runs_to_its_end(partial(save, CheckpointManager(trial), 2), step):
+            break
+        check_old_or_new(trial, before, after)
+        save(CheckpointManager(trial), 3)
+        assert (numbers(trial)[save], problems(trial), strays(trial)) == (3, [], set())
+    assert step > 0
+    assert state(trial) == state(after)
+
+
+def test_the_first_save_sweeps_what_killed_writers_left(base):
+    """Files and folders with a temporary name are gone from a session's folders after the first save of a manager."""
+    (base / FOLDER / ".haytham-0123").write_text("half a docu", encoding="utf-8")
+    (base / FOLDER / "phase_1_concept" / ".haytham-4567").write_text("", encoding="utf-8")
+    (base / FOLDER / "phase_7_synthesis" / ".haytham-89ab").mkdir()
+    assert len(strays(base)) == 3
+    CheckpointManager(base).save_checkpoint(*SESSION, 2, "in_progress", [])
+    assert strays(base) == set()
+
+
+def test_a_kill_at_any_step_of_creating_a_session_leaves_none_or_all_of_it(tmp_path):
+    """A session whose creation was killed is not there, or loads; creating it again ends well."""
+    for step in itertools.count():
+        manager = CheckpointManager(tmp_path / f"step_{step}")
+        if runs_to_its_end(partial(manager.create_session, *SESSION, "user"), step):
+            break
+        with suppress(FileNotFoundError):
+            assert manager.load_session(*SESSION)["status"] == "in_progress"
+        again = CheckpointManager(manager.base_dir)
+        again.create_session(*SESSION, "user")
+        again.save_checkpoint(*SESSION, 7, "completed", [])
+        assert again.load_session(*SESSION)["completed_phases"] == [7]
+        assert strays(manager.base_dir) == set()
+    assert step > 0
+
+
+def test_a_kill_at_any_step_of_starting_a_session_leaves_none_or_all_of_it(tmp_path):
+    """Of a session whose start was killed a project counts nothing, or it loads; the next start makes one more."""
+    manager, loader = ProjectManager(tmp_path), CheckpointManager(tmp_path)
+    project_id = manager.create_project("user", "An idea", "idea")["project_id"]
+    for step in itertools.count():
+        if runs_to_its_end(partial(manager.start_session, project_id), step):
+            break
+        sessions = manager.get_project_status(project_id)["sessions"]
+        assert all(loader.load_session(project_id, session)["current_phase"] == 0 for session in sessions)
+        started = manager.start_session(project_id)["session_id"]
+        assert sorted(manager.get_project_status(project_id)["sessions"]) == sorted([*sessions, started])
+    assert step > 0
+
+
+def test_a_kill_at_any_step_of_completing_a_session_makes_one_version_of_it(tmp_path):
+    """A session whose completion was killed is open or completed; completing it again makes no second version."""
+    origin, project_id, session_id = started_session(tmp_path / "origin")
+    completion = (project_id, session_id, "# Requirements\n")
+    for step in itertools.count():
+        manager = ProjectManager(copy_of(origin, tmp_path / f"step_{step}"))
+        if runs_to_its_end(partial(manager.complete_session, *completion), step):
+            break
+        loaded = CheckpointManager(manager.base_dir).load_session(project_id, session_id)
+        assert loaded["status"] in ("in_progress", "completed")
+        assert manager.complete_session(*completion)["version"] == 1
+        status = manager.get_project_status(project_id)
+        assert (status["current_version"], status["completed_sessions"]) == (1, 1)
+    assert step > 0
+
+
+def test_a_kill_at_any_step_of_deleting_a_project_leaves_all_or_none_of_it(tmp_path):
+    """A project whose deletion was killed is whole or gone, and can be created again where it is gone."""
+    origin, project_id, _ = started_session(tmp_path / "origin")
+    for step in itertools.count():
+        manager = ProjectManager(copy_of(origin, tmp_path / f"step_{step}"))
+        if runs_to_its_end(partial(manager.delete_project, project_id), step):
+            break
+        left = state(manager.base_dir)
+        assert left in (state(origin), {})
+        assert [project["project_id"] for project in manager.list_user_projects("user")] == [project_id] * bool(left)
+        again = manager.create_project("user", "An idea", project_id)["project_id"]
+        assert (again == project_id) != bool(left)
+    assert step > 0
+
+
+# Disks that are full or broken.
+
+
+def test_an_output_that_does_not_fit_on_the_disk_leaves_the_old_one(base):
+    """A save that fails in the middle of a write raises the system's own error, and has changed nothing."""
+    before = state(base)
+
+    def save():
+        limit_file_size(10_000)
+        with pytest.raises(OSError, match="File too large") as caught:
+            save_output(CheckpointManager(base), 10_000)
+        return caught.value.errno
+
+    assert apart(save) == errno.EFBIG
+    assert (state(base), strays(base)) == (before, set())
+
+
+def test_a_manifest_that_does_not_fit_on_the_disk_is_a_warning(tmp_path, caplog):
+    """Where only a shown copy cannot be written the save holds, the log names the copy, and loading tells the truth."""
+    manager = CheckpointManager(tmp_path)
+    manager.create_session(*SESSION, "user" * 25, execution_mode="full")
+    manifest = (tmp_path / MANIFEST).read_bytes()
+
+    def save():
+        limit_file_size(len(manifest) - 1)
+        manager.save_checkpoint(*SESSION, 1, "completed", [])
+        return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+    [(level, message)] = apart(save)
+    assert level == "WARNING"
+    assert MANIFEST in message
+    assert (tmp_path / MANIFEST).read_bytes() == manifest
+    assert manager.load_session(*SESSION)["completed_phases"] == [1]
+    assert strays(tmp_path) == set()
+
+
+@each_save
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_a_call_that_fails_in_a_save_leaves_the_old_or_the_new(base, tmp_path, monkeypatch, save, call):
+    """Whichever write, fsync or replacement fails: old or new, nothing left over, an error where the home is old."""
+    before, after = base, copy_of(base, tmp_path / "after")
+    save(CheckpointManager(after), 2)
+    for nth in itertools.count():
+        trial = copy_of(base, tmp_path / f"nth_{nth}")
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, call, nth)
+            saved = not raises_input_output_error(partial(save, CheckpointManager(trial), 2))
+        if len(calls) <= nth:
+            break
+        check_old_or_new(trial, before, after)
+        assert numbers(trial)[save] == 2 or not saved
+        assert strays(trial) == set()
+    assert nth > 1
+    assert saved
+
+
+def test_after_a_failed_save_the_next_one_works(base, monkeypatch):
+    """The same manager saves on when the disk is well again, and the manifest shows it."""
+    manager = CheckpointManager(base)
+    with monkeypatch.context() as patch:
+        fail_at(patch, "fsync", 0)
+        assert raises_input_output_error(partial(save_checkpoint, manager, 2))
+    save_checkpoint(manager, 3)
+    [row, *_] = Shelf(FileStore(base)).read("session_manifest", MANIFEST).parsed.shown["phase_status"]
+    assert (numbers(base)[save_checkpoint], row["status"]) == (3, "completed")
+
+
+# What the tests above look at.
+
+
+def text_of(number):
+    return f"The text of save {number}.\n" * number
+
+
+def state(base):
+    """The bytes of each document, by key."""
+    store = FileStore(base)
+    return {key: store.read(key) for key in store.keys()}  # noqa: SIM118 - a store is no dict
+
+
+def numbers(base):
+    """The number that each document was saved with last, by the function that saves it."""
+    shelf = Shelf(FileStore(base))
+    return {save: shelf.read(kind_of(key), key).value[field] for save, (key, field) in HOMES.items()}
+
+
+def problems(base):
+    """The problems of all documents."""
+    found = (Shelf(FileStore(base)).find(kind_of(key), key) for key in state(base) if kind_of(key))
+    return [problem for document in found for problem in document.problems]
+
+
+def strays(base):
+    """The temporary files and folders in the session's folders."""
+    return {path for path in (base / FOLDER).rglob("*") if path.name.startswith(".haytham-")}
+
+
+def check_old_or_new(trial, before, after):
+    """Each document is as before or as after a save, and the session loads as before or as after it."""
+    found, old, new = state(trial), state(before), state(after)
+    assert found.keys() == old.keys() == new.keys()
+    assert [key for key in found if found[key] not in (old[key], new[key])] == []
+    loaded, *allowed = (CheckpointManager(folder).load_session(*SESSION) for folder in (trial, before, after))
+    assert loaded in allowed
+
+
+def started_session(base):
+    """A project with a session; their folder and ids."""
+    manager = ProjectManager(base)
+    project_id = manager.create_project("user", "An idea", "idea")["project_id"]
+    return base, project_id, manager.start_session(project_id)["session_id"]
+
+
+def copy_of(folder, place):
+    return shutil.copytree(folder, place)
+
+
+# What goes wrong in them.
+
+
+def kill_while_saving(base, *, after):
+    """Let a process save one thing after the other, and kill it some seconds after its start; what had returned."""
+    receive, send = FORK.Pipe(duplex=False)
+    with running(save_on_and_on, base, max(numbers(base).values()), send) as process:
+        send.close()
+        assert receive.recv() == "ready"
+        time.sleep(after)
+    assert process.exitcode == -signal.SIGKILL
+    returned = {}
+    with suppress(EOFError):
+        while True:
+            index, number = receive.recv()
+            returned[SAVES[index]] = number
+    return returned
+
+
+def save_on_and_on(base, last, send):
+    """Save for ever, and tell of each save that returned."""
+    manager = CheckpointManager(base)
+    send.send("ready")
+    for number in itertools.count(last + 1):
+        for index, save in enumerate(SAVES):
+            save(manager, number)
+            send.send((index, number))
+
+
+def runs_to_its_end(function, step):
+    """Whether a function comes to its end in a process that is killed in its nth call that changes the disk."""
+    process = start(run_and_die, function, step)
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def run_and_die(function, step):
+    """Run a function, and kill this process before its nth call that changes the disk; in the middle of a write."""
+    steps = itertools.count()
+
+    def counted(name, call, *args, **options):
+        if next(steps) == step:
+            if name == "write":
+                call(args[0], args[1][: len(args[1]) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args, **options)
+
+    for name in ("mkdir", "write", "fsync", "replace", "rename", "unlink", "rmdir"):
+        setattr(os, name, partial(counted, name, getattr(os, name)))
+    function()
+
+
+def limit_file_size(size):
+    """Make each write beyond a size fail in this process, as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def fail_at(patch, name, nth):
+    """Make the nth call of a function of `os` fail; the list of calls, which grows."""
+    calls, call = [], getattr(os, name)
+
+    def counted(*args):
+        calls.append(args)
+        if len(calls) == nth + 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return call(*args)
+
+    patch.setattr(os, name, counted)
+    return calls
+
+
+def raises_input_output_error(function):
+    try:
+        function()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return True
+    return False

@@ -1,0 +1,132 @@
+"""The package as it is installed: complete, and at home in any locale."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from haytham import __version__
+
+REPOSITORY = Path(__file__).parent.parent
+TEXT = "Idée: ein Café für 日本 \N{ROCKET}\n"
+
+# Makes, saves and loads a session in the default folder; says in plain ASCII what came of it.
+SCRIPT = f"""
+import json, haytham
+from haytham.resource import resource
+
+project = haytham.ProjectManager().create_project("user", {TEXT!a}, {TEXT.strip()!a})
+session = ("idea", "run")
+manager = haytham.CheckpointManager()
+manager.create_session(*session, "user")
+manager.save_agent_output(*session, 1, "concept_expansion", {TEXT!a})
+manager.save_checkpoint(*session, 1, "completed", [], errors=[{TEXT!a}])
+manager.save_user_feedback(*session, 1, True, True, comments={TEXT!a})
+print(json.dumps({{
+    "package": haytham.__file__,
+    "resources": [str(resource("schemas")), str(resource("templates"))],
+    "idea": project["startup_idea"],
+    "name": project["project_name"],
+    "text": manager.get_phase_outputs(*session)[1]["concept_expansion"],
+    "valid": manager.validate_checkpoint(*session, 1),
+    "approved": manager.get_approved_phases(*session),
+    "completed": manager.load_session(*session)["completed_phases"],
+}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder into which a wheel of this package was installed."""
+    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    run("-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels), folder=REPOSITORY)
+    [wheel] = wheels.glob("*.whl")
+    run("-m", "pip", "install", "--no-deps", "--no-index", "--target", str(target), str(wheel), folder=wheels)
+    return target
+
+
+def test_a_wheel_works_wherever_it_is_installed(installed, tmp_path):
+    """Installed from its wheel, the package finds its schemas and templates in itself and keeps a session."""
+    answer = run_script(folder=tmp_path, PYTHONPATH=str(installed))
+    inside = installed / "haytham"
+    assert Path(answer.pop("package")).parent == inside
+    assert answer.pop("resources") == [str(inside / "schemas"), str(inside / "templates")]
+    assert answer == {
+        "idea": TEXT,
+        "name": TEXT.strip(),
+        "text": TEXT,
+        "valid": [True, []],
+        "approved": [1],
+        "completed": [1],
+    }
+    assert (tmp_path / "projects/idea/sessions/run/session_manifest.md").is_file()
+
+
+def test_a_wheel_holds_all_schemas_and_templates(installed):
+    """What stands in schemas and templates at the top of the repository is in the installed package."""
+    for folder in ("schemas", "templates"):
+        assert files_in(installed / "haytham" / folder) == files_in(REPOSITORY / folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ([], {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+        (["-W", "error"], {}),
+        (["-W", "error", "-X", "warn_default_encoding"], {}),
+        (["-W", "error", "-X", "warn_default_encoding"], {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+    ],
+    ids=["plain locale", "warnings", "default encoding", "all of them"],
+)
+def test_no_locale_and_no_warning_matters(installed, tmp_path, options, environment):
+    """Text comes back letter for letter in a locale that knows only ASCII, and nothing warns."""
+    answer = run_script(*options, folder=tmp_path, PYTHONPATH=str(installed), **environment)
+    assert [answer["idea"], answer["text"], answer["valid"]] == [TEXT, TEXT, [True, []]]
+    written = tmp_path / "projects/idea/sessions/run/phase_1_concept/concept_expansion.md"
+    assert written.read_bytes().endswith(f"\n{TEXT}\n".encode())
+
+
+def test_the_module_tells_its_version(installed, tmp_path):
+    """`python -m haytham --version` prints the name and the version."""
+    printed = run("-m", "haytham", "--version", folder=tmp_path, PYTHONPATH=str(installed)).stdout
+    assert printed == f"haytham {__version__}\n"
+    assert re.fullmatch(r"haytham \d+\.\d+\.\d+\n", printed)
+
+
+def test_the_command_tells_its_version(installed, tmp_path):
+    """`haytham --version`, as pip installs it, prints the name and the version."""
+    command = str(installed / "bin" / "haytham")
+    printed = run(command, "--version", folder=tmp_path, PYTHONPATH=str(installed)).stdout
+    assert printed == f"haytham {__version__}\n"
+
+
+def run_script(*options, folder, **environment):
+    """Run the script above with options of Python; what it answered. It must not say anything else."""
+    ended = run(*options, "-c", SCRIPT, folder=folder, **environment)
+    assert ended.stderr == ""
+    return json.loads(ended.stdout)
+
+
+def run(*arguments, folder, **environment):
+    """Run this Python in a folder, with no locale or setting of Python but those given; it must end well."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**inherited, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def files_in(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

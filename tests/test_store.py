@@ -1,0 +1,123 @@
+"""The stores that come with the package pass the contract; what is special to files is shown here."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from haytham.store import FileStore, MemoryStore
+from haytham.store.contract import SharedStoreContract
+
+
+class TestMemoryStore(SharedStoreContract):
+    @pytest.fixture
+    def store(self):
+        return MemoryStore()
+
+
+class TestFileStore(SharedStoreContract):
+    @pytest.fixture
+    def store(self, tmp_path):
+        return FileStore(tmp_path / "base")
+
+
+@pytest.fixture
+def base(tmp_path):
+    folder = tmp_path / "base"
+    folder.mkdir()
+    return folder
+
+
+def test_a_link_that_leads_out_is_refused(base, tmp_path):
+    """A file or folder that is a link to somewhere else is neither read, written, listed through, nor deleted."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_bytes(b"secret")
+    (base / "folder").symlink_to(outside)
+    (base / "file.md").symlink_to(outside / "secret.md")
+    store = FileStore(base)
+    for key in ("folder/secret.md", "file.md"):
+        write, append = lambda key: store.write(key, b"x"), lambda key: store.append(key, b"x\n")
+        for verb in (store.read, write, append, store.delete):
+            with pytest.raises(ValueError, match="leads out"):
+                verb(key)
+    with pytest.raises(ValueError, match="leads out"):
+        store.delete("folder/")
+    assert store.keys() == ["file.md", "folder"]
+    assert (outside / "secret.md").read_bytes() == b"secret"
+    assert os.listdir(outside) == ["secret.md"]
+
+
+def test_a_link_within_the_base_is_followed(base):
+    """A link to another place in the base folder is as good as that place."""
+    store = FileStore(base)
+    store.write("a/b.md", b"1")
+    (base / "c").symlink_to(base / "a")
+    assert store.read("c/b.md") == b"1"
+
+
+def test_the_base_may_be_a_link(base, tmp_path):
+    """The base folder itself may be a link."""
+    (tmp_path / "link").symlink_to(base)
+    FileStore(tmp_path / "link").write("a", b"1")
+    assert FileStore(base).read("a") == b"1"
+
+
+def test_a_pipe_is_refused_and_does_not_hang(base):
+    """What is no file is not read: a named pipe in a folder from elsewhere does not stop the program."""
+    os.mkfifo(base / "a.md")
+    (base / "folder").mkdir()
+    for key in ("a.md", "folder"):
+        with pytest.raises(ValueError, match="a folder, a pipe or a device"):
+            FileStore(base).read(key)
+
+
+def test_hidden_names_are_no_keys(base):
+    """Editors' files, temporary files and locks are never listed."""
+    (base / ".vim.swp").write_bytes(b"")
+    (base / ".git").mkdir()
+    (base / ".git" / "config").write_bytes(b"")
+    (base / ".haytham-left").write_bytes(b"")
+    assert FileStore(base).keys() == []
+
+
+def test_prepare_sweeps_what_a_crash_left(base):
+    """Temporary files and folders of killed writers are removed when a folder is prepared, and nothing else is."""
+    (base / "a").mkdir()
+    for name in (".haytham-1", ".other", "b.md"):
+        (base / "a" / name).write_bytes(b"")
+    (base / "a" / ".haytham-2").mkdir()
+    FileStore(base).prepare("a/")
+    assert sorted(os.listdir(base / "a")) == [".other", "b.md"]
+
+
+def test_a_line_cut_off_by_a_crash_is_ended_before_the_next(base):
+    """A line that a crash left without its end does not swallow the next one."""
+    (base / "log").write_bytes(b'{"a": 1}\n{"b"')
+    FileStore(base).append("log", b'{"c": 3}\n')
+    assert (base / "log").read_bytes() == b'{"a": 1}\n{"b"\n{"c": 3}\n'
+
+
+def test_a_write_leaves_one_file_with_usual_permissions(base):
+    """A written file has the permissions that any new file has, and no temporary file is left."""
+    before = os.umask(0o022)
+    try:
+        FileStore(base).write("a/b", b"1")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((base / "a" / "b").stat().st_mode) == 0o644
+    assert os.listdir(base / "a") == ["b"]
+
+
+def test_every_write_is_synced_file_first_then_folder(base, monkeypatch):
+    """The bytes are on the disk before the name, and the name before the write returns."""
+    store = FileStore(base)
+    store.write("a/b", b"0")
+    seen = []
+    real_sync, real_replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (seen.append(stat.S_ISDIR(os.fstat(file).st_mode)), real_sync(file)))
+    monkeypatch.setattr(os, "replace", lambda *names: (seen.append("replace"), real_replace(*names)))
+    store.write("a/b", b"1")
+    assert seen == [False, "replace", True]
