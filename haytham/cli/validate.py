@@ -26,6 +26,8 @@ def command(paths: tuple[Path, ...]) -> None:
       haytham validate
       haytham validate projects/my_idea/sessions/20241124-100000512-9f3ac1/phase_1_concept/checkpoint.md
     """
+    if not paths and not Path("projects").is_dir():
+        raise click.UsageError("there is no folder projects here; name the files or folders to validate")
     files = [file for path in paths or (Path("projects"),) for file in _documents(path)]
     problems = [problem for file in files for problem in _problems(file)]
     for problem in problems:
@@ -52,7 +54,7 @@ def _problems(file: Path) -> list[Problem]:
 
     kind = _kind(file)
     if kind is None:
-        return [Problem("is no document of haytham: it has no front matter that says so", file=str(file))]
+        return [Problem("is no document of haytham by its name and place", file=str(file))]
     return [problem.within(str(file)) for problem in parse(load_kind(kind), file.read_bytes()).problems]
 
 

@@ -38,6 +38,7 @@ _TYPE_WORDS = {
     "null": "nothing",
 }
 _MOST_NODES = 100_000
+_SHORT = 100
 
 
 def _has_format(name: str) -> None:
@@ -68,8 +69,19 @@ def complaints(kind: Kind, value: dict[str, Any], *, without: str | None = None)
     yield from (pair for pair in shape if pair[0] != without)
     for name, content in value.items():
         if name in parts:
-            for error in parts[name].iter_errors(content):
-                yield name, _sentence(kind.field[name], error)
+            verdict = _verdict if _is_small(content) else _verdict.__wrapped__
+            yield from ((name, said) for said in verdict(kind, name, content))
+
+
+def _is_small(content: Any) -> bool:
+    return content is None or isinstance(content, int | float) or (isinstance(content, str) and len(content) < _SHORT)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _verdict(kind: Kind, name: str, content: Any) -> tuple[str, ...]:
+    """What the schema of a field says of a value; kept for small ones, which come again in every document."""
+    errors = _validators(kind)[1][name].iter_errors(content)
+    return tuple(_sentence(kind.field[name], error) for error in errors)
 
 
 @lru_cache(maxsize=128)

@@ -155,7 +155,7 @@ class ProjectManager:
         while True:
             project_id = f"{wanted}_{tries}" if wanted and tries else wanted or clock.new_id()
             tries += 1
-            if self._store.keys(f"{project_id}/", depth=2):
+            if self._store.holds(f"{project_id}/"):
                 continue
             value = {"project_id": project_id, **facts}
             try:
@@ -194,9 +194,9 @@ class ProjectManager:
             return "unreadable"
 
     def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> dict[str, Any]:
-        """Claim a version, write the requirements, close: after a crash at any moment the same call goes on from there."""
+        """Claim a version, write the requirements, close: after a crash the same call goes on from there."""
         manifest = session.read().manifest.value
-        digest, version = bytes_digest(data), manifest.get("version")
+        digest, version = bytes_digest(data), int(manifest.get("version", 0))
         if manifest.get("requirements") != digest or not self._may_hold(session.project_id, version, digest):
             version = max(self._versions(session.project_id), default=0) + 1
             session.change_manifest({"version": version, "requirements": digest})
@@ -206,13 +206,13 @@ class ProjectManager:
         given = {} if metrics is None else {"metrics": json.dumps(metrics)}
         return session.change_manifest({"closed": clock.now(), **given})
 
-    def _may_hold(self, project_id: str, version: int | None, digest: str) -> bool:
+    def _may_hold(self, project_id: str, version: int, digest: str) -> bool:
         """Whether a version is free for these requirements, or holds them already."""
-        return version is not None and self._requirements_digest(project_id, version) in (None, digest)
+        return version > 0 and self._requirements_digest(project_id, version) in (None, digest)
 
-    def _requirements_digest(self, project_id: str, version: int | None) -> str | None:
+    def _requirements_digest(self, project_id: str, version: int) -> str | None:
         try:
-            return bytes_digest(self._store.read(layout.requirements_key(project_id, version or 0)))
+            return bytes_digest(self._store.read(layout.requirements_key(project_id, version)))
         except FileNotFoundError:
             return None
 

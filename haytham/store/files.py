@@ -31,19 +31,29 @@ _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
+class _Own(threading.local):
+    """What a thread has of its own: the names of the locks it holds."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+
+
 class FileStore:
     """Bytes under keys, each a file below one base folder; a link that leads out of it is refused."""
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
         self.base = Path(os.path.realpath(base_dir))
         self._root = str(self.base)
-        self._held = threading.local()
+        self._own = _Own()
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
         """The bytes of a file, or the first of them."""
+        path, is_there = self._find(key)
+        if not is_there:
+            raise NotThere("document", key)
         try:
-            handle = os.open(self._name(key), _READ)
-        except (FileNotFoundError, NotADirectoryError):
+            handle = os.open(path, _READ)
+        except FileNotFoundError:  # it went away in between
             raise NotThere("document", key) from None
         try:
             about = os.fstat(handle)
@@ -112,20 +122,12 @@ class FileStore:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the write lock of a name; it is let go when the process dies."""
-        held = self._names_held()
         with self._lock(f"{check_key(name)}/"):
-            held.append(name)
+            self._own.held.append(name)
             try:
                 yield
             finally:
-                held.remove(name)
-
-    def _names_held(self) -> list[str]:
-        """The locks this thread holds."""
-        if not hasattr(self._held, "names"):
-            self._held.names = []
-        names: list[str] = self._held.names
-        return names
+                self._own.held.remove(name)
 
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
@@ -145,17 +147,20 @@ class FileStore:
             lock.release()
 
     def _name(self, key: str) -> str:
-        """The path of a key; below the base folder, links included."""
-        name = self._root
+        return self._find(key)[0]
+
+    def _find(self, key: str) -> tuple[str, bool]:
+        """The path of a key, below the base folder with all links followed, and whether anything is there."""
+        path = self._root
         for part in check_key(key).split("/"):
-            name = f"{name}/{part}"
+            path = f"{path}/{part}"
             try:
-                is_link = stat.S_ISLNK(os.lstat(name).st_mode)
+                is_link = stat.S_ISLNK(os.lstat(path).st_mode)
             except (FileNotFoundError, NotADirectoryError):
-                break
-            if is_link and not Path(os.path.realpath(name)).is_relative_to(self.base):
+                return f"{self._root}/{key}", False
+            if is_link and not Path(os.path.realpath(path)).is_relative_to(self.base):
                 raise InvalidValue("key", key, f"no link that leads out of {self.base}")
-        return f"{self._root}/{key}"
+        return path, True
 
     def _folder(self, prefix: str) -> str:
         return self._name(prefix[:-1]) if prefix else self._root
@@ -170,7 +175,7 @@ class FileStore:
 
     def _alone(self, key: str) -> AbstractContextManager[None]:
         """Keep other writers of a key away: by the lock its writer holds already, else by one for all keys."""
-        covered = any(key.startswith(f"{name}/") for name in self._names_held())
+        covered = any(key.startswith(f"{name}/") for name in self._own.held)
         return nullcontext() if covered else self._lock(_ALL)
 
     def _found(self, key: str) -> str | None:

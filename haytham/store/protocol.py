@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 ANY = "anything"
 ABSENT = "nothing there"
 
-_SEPARATORS = re.compile(r"[\\\x00-\x1f\x7f]")
+_PART = r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*"
+_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 class Store(Protocol):
@@ -65,8 +66,7 @@ def bytes_digest(data: bytes) -> str:
 
 def check_key(key: str) -> str:
     """Refuse a key that could leave the base folder or hide in it."""
-    parts = key.split("/")
-    if not key or _SEPARATORS.search(key) or any(not part or part.startswith(".") for part in parts):
+    if _KEY.fullmatch(key) is None:
         raise InvalidValue("key", key, "names with / between them, none empty or with a leading dot")
     return key
 

@@ -1,0 +1,88 @@
+"""The rooms: who imports whom, who writes, who prints. And: every test states its rule."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "haytham").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+
+# From the ground up; a room imports rooms below it, and modules of its own.
+FLOORS = [
+    {"errors", "clock", "resource", "yaml_text"},
+    {"document", "store", "workflow"},
+    {"session"},
+    {"checkpoint", "project"},
+    {"cli"},
+]
+
+
+def room(module):
+    """The room of a dotted module name or a path."""
+    parts = module.split(".") if isinstance(module, str) else ["haytham", *module.relative_to(ROOT / "haytham").parts]
+    return parts[1].removesuffix(".py") if len(parts) > 1 else ""
+
+
+def imports(path):
+    """The modules of ours that a module imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "haytham":
+            names = [f"haytham.{alias.name}" for alias in node.names] if node.module == "haytham" else [node.module]
+            yield from (name for name in names if name != "haytham.__version__")
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("haytham"))
+
+
+def calls(path):
+    """The names of functions a module calls, dotted as written."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) not in ("__init__", "__main__")], ids=str)
+def test_imports_go_one_way(path):
+    """A room imports only what lies below it; the command line is imported by nobody."""
+    floor = next(at for at, rooms in enumerate(FLOORS) if room(path) in rooms)
+    allowed = {name for rooms in FLOORS[:floor] for name in rooms} | {room(path)}
+    assert {room(name) for name in imports(path)} <= allowed
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_only_the_file_store_writes_and_only_the_command_line_prints(path):
+    """Writing, printing, the environment and exiting each have one room."""
+    names = set(calls(path))
+    if path.relative_to(ROOT / "haytham").as_posix() != "store/files.py":
+        writing = {"os.replace", "os.rename", "os.unlink", "os.mkdir", "os.fsync", "shutil.rmtree", "open"}
+        assert not names & writing
+        assert not {name for name in names if name.endswith((".write_text", ".write_bytes", ".unlink", ".mkdir"))}
+    if room(path) != "cli":
+        assert not names & {"print", "sys.exit", "exit", "os.getenv"}
+        assert "os.environ" not in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_time_and_ids_come_from_the_clock(path):
+    """No module but the clock asks for the time."""
+    if room(path) != "clock":
+        assert not {name for name in calls(path) if name.endswith((".now", ".time")) and name != "clock.now"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_says_what_lives_in_it_and_stays_small(path):
+    """Every module has a docstring and at most 350 lines."""
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text))
+    assert text.count("\n") <= 350
+
+
+@pytest.mark.parametrize("path", TESTS, ids=str)
+def test_every_test_states_its_rule(path):
+    """A test's docstring is its rule."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            assert ast.get_docstring(node), node.name

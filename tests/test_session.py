@@ -1,0 +1,122 @@
+"""A session over any shared store: here in memory, with the clock held still."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from haytham import clock
+from haytham.session import Session
+from haytham.session.summary import Review, Summary, decide
+from haytham.store import MemoryStore
+from haytham.workflow import shipped_workflow
+
+FACTS = {
+    "status": "completed",
+    "started": None,
+    "completed": None,
+    "duration": None,
+    "retry_count": 0,
+    "execution_mode": "single",
+}
+FEEDBACK = {
+    "reviewed": True,
+    "approved": None,
+    "timestamp": None,
+    "comments": "",
+    "requested_changes": [],
+    "action": "pending",
+    "retry_count": 0,
+}
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def session(store):
+    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+        made = Session(store, "p", "s")
+        made.create(user_id="u", workflow=shipped_workflow("idea_validation"), mode="full")
+        yield made
+
+
+def test_nothing_is_remembered_between_calls(store, session):
+    """Two objects over one session see what the other saved."""
+    other = Session(store, "p", "s")
+    session.save_checkpoint(1, FACTS, [])
+    other.save_checkpoint(2, FACTS, [])
+    assert session.read().summary().current_phase == other.read().summary().current_phase == 2
+
+
+def test_saving_the_same_again_changes_only_what_must(store, session):
+    """With the clock held still, the same save again changes no byte but the order of saving."""
+    session.save_checkpoint(1, FACTS, [])
+    before = {key: store.read(key) for key in store.keys(depth=9)}
+    session.save_checkpoint(1, FACTS, [])
+    changed = [key for key in before if store.read(key) != before[key]]
+    assert changed == ["p/sessions/s/phase_1_concept/checkpoint.md"]
+
+
+def test_one_output_is_read_without_the_others(store, session):
+    """Saving a checkpoint reads no more of an output than its head."""
+    output = {"duration": None, "status": "completed", "model": None, "tools_used": None}
+    session.save_output(1, "a", {**output, "input_tokens": 1, "output_tokens": 2}, "x" * 100_000)
+    limits = []
+    read = store.read
+    store.read = lambda key, *, limit=None: limits.append((key, limit)) or read(key, limit=limit)
+    session.save_checkpoint(1, FACTS, [{"agent_name": "a", "status": "completed"}])
+    assert [limit for key, limit in limits if key.endswith("a.md")] == [4096]
+
+
+def test_a_long_head_is_read_as_far_as_needed(store, session):
+    """An output whose head is longer than usual is read further, and completes the ledger all the same."""
+    output = {"duration": None, "status": "failed", "model": None, "tools_used": None, "error_type": "E"}
+    more = {"error_message": "m" * 9000, "stack_trace": "t\n" * 9000}
+    session.save_output(1, "a", {**output, **more, "input_tokens": 1, "output_tokens": 2}, "x" * 100_000)
+    session.save_checkpoint(1, FACTS, [{"agent_name": "a", "status": "failed"}])
+    (row,) = session.read().summary().checkpoints[1]["ledger"]
+    assert (row["tokens"], row["output_file"]) == (3, "a.md")
+
+
+@pytest.mark.parametrize(
+    ("change", "decision"),
+    [
+        ({}, None),
+        ({"comments": "hm"}, None),
+        ({"approved": True}, "approved"),
+        ({"action": "approved"}, "approved"),
+        ({"approved": True, "action": "approved"}, "approved"),
+        ({"approved": False}, None),
+        ({"approved": False, "comments": " \n"}, None),
+        ({"approved": False, "comments": "shorter"}, "changes"),
+        ({"approved": False, "requested_changes": ["a"]}, "changes"),
+        ({"action": "retry_with_changes"}, "changes"),
+        ({"approved": False, "action": "skip_phase"}, "skip"),
+        ({"action": "rejected"}, "rejected"),
+    ],
+)
+def test_approved_or_action_alone_decides(change, decision):
+    """Either line decides; comments alone decide nothing; a no without words leaves the gate open."""
+    assert decide({**FEEDBACK, **change}) == decision
+
+
+@pytest.mark.parametrize(
+    ("approved", "action"),
+    [(True, "rejected"), (True, "retry_with_changes"), (True, "skip_phase"), (False, "approved")],
+)
+def test_two_lines_that_disagree_decide_nothing(approved, action):
+    """Both lines set and unlike is an error that names both."""
+    with pytest.raises(ValueError, match=f"Approved: {str(approved).lower()} and Action: {action}"):
+        decide({**FEEDBACK, "approved": approved, "action": action})
+
+
+def test_a_closed_session_is_completed_whatever_its_phases_say():
+    """What complete_session closed is completed; a rejection still comes first."""
+    phases = shipped_workflow("idea_validation").mode_phases("mvp")
+    closed = {"closed": "2024-11-24T10:00:00Z"}
+    assert Summary(closed, phases, {}, {}).status == "completed"
+    assert Summary(closed, phases, {}, {1: Review("rejected", outdated=False)}).status == "rejected"
