@@ -15,6 +15,7 @@ from haytham.document.render import render
 from hostile import KINDS, shown_values, values
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*/*.md"), key=str)
+CONVERTIBLE = [path for path in GOLDEN if b"newlines: kept" not in path.read_bytes()]
 PROSE = ("prose", "verbatim", "code")
 
 
@@ -39,7 +40,7 @@ def test_mdformat_keeps_every_structured_field(path):
     assert after.shown == before.shown
 
 
-@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", CONVERTIBLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
 @pytest.mark.parametrize(
     "change",
     [
@@ -53,8 +54,6 @@ def test_line_ends_and_a_bom_change_no_value(path, change):
     """CRLF line ends and a BOM change no value at all, content included."""
     kind = load_kind(path.parent.name)
     text = path.read_bytes().decode()
-    if "newlines: kept" in text:
-        pytest.skip("a file whose content holds a CR says so, and is not converted")
     before, after = parse(kind, text.encode()), parse(kind, change(text).encode())
     assert (after.value, after.shown, after.problems) == (before.value, before.shown, ())
 
