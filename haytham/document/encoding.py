@@ -27,6 +27,7 @@ _PLAIN = re.compile(r"(?:[^\W_]|[$(+](?=\w))(?:[^\W_]|_(?=[^\W_])|[.,:;/+()%$@='
 _ORDERED_ITEM = re.compile(r"\d+[.)](?: |\Z)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SPAN = re.compile(r'`"(?:[^`]*)"`|`(?:[^`"][^`]*)`')
+_LIST = re.compile(r"\\?\[(.*?)\\?\]\Z")
 _INTEGER = re.compile(r"-?\d{1,400}\Z", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,400}\.\d{1,400}\Z", re.ASCII)
 # Inside a code span: backticks would end it, pipes would end a table's cell, the rest is not visible as itself.
@@ -122,13 +123,13 @@ def _encode_item(item: str) -> str:
 
 
 def _decode_inline(text: str) -> list[str]:
-    text = _ESCAPE.sub(r"\1", text) if "`" not in text else text.replace("\\[", "[", 1).replace("\\]", "]")
-    if not (text.startswith("[") and text.endswith("]")):
+    found = _LIST.match(text)
+    if found is None:
         raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second]")
-    items, rest = [], text[1:-1].strip()
+    items, rest = [], found[1].strip()
     while rest:
-        found = _SPAN.match(rest)
-        end = rest.find(",", found.end() if found else 0)
+        wrapped = _SPAN.match(rest)
+        end = rest.find(",", wrapped.end() if wrapped else 0)
         item, rest = (rest, "") if end < 0 else (rest[:end], rest[end + 1 :].strip())
         if not item.strip() or (end >= 0 and not rest):
             raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second], no item empty")
