@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
+SOAK = bool(os.environ.get("HAYTHAM_SOAK"))
+
+# `make test` tries the same examples every time, so that it fails for a change and not by chance; `make soak` searches.
+settings.register_profile("haytham", derandomize=not SOAK, deadline=None, print_blob=True)
+settings.load_profile("haytham")
+
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: ten times as many rounds where HAYTHAM_SOAK is set (make soak)")
@@ -11,4 +19,4 @@ def pytest_configure(config):
 
 def rounds(full):
     """How many rounds a long test goes: all where HAYTHAM_SOAK is set, else a tenth."""
-    return full if os.environ.get("HAYTHAM_SOAK") else full // 10
+    return full if SOAK else full // 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from conftest import rounds
 from haytham.document.encoding import (
     Unreadable,
     decode_text,
@@ -23,7 +24,8 @@ from hostile import texts
 FEEDBACK = load_kind("user_feedback")
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(5000))
 @given(texts)
 def test_any_text_is_one_line_and_comes_back(text):
     """A scalar is one line without pipes, whatever it holds, and reads back as it was."""
@@ -33,14 +35,16 @@ def test_any_text_is_one_line_and_comes_back(text):
     assert decode_text(line) == text
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(5000))
 @given(texts, texts)
 def test_any_key_comes_back_from_in_front_of_its_colon(key, rest):
     """A key in front of a colon reads back, whatever it and the value hold."""
     assert split_key(f"{encode_key(key)}: {encode_text(rest)}") == (key, encode_text(rest))
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(5000))
 @given(texts)
 def test_prose_in_the_middle_comes_back_and_holds_no_heading(text):
     """Quoted prose has no line that is one of the kind's headings, and reads back as it was."""
@@ -49,7 +53,8 @@ def test_prose_in_the_middle_comes_back_and_holds_no_heading(text):
     assert unquote_prose(FEEDBACK, quoted.split("\n")) == text
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(5000))
 @given(texts)
 def test_text_in_a_code_block_comes_back(text):
     """Text in a fenced block reads back as it was and never ends the block."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import rounds
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.document.render import render
@@ -72,7 +73,8 @@ def test_bullets_and_tables_may_look_otherwise(kind_name):
 
 
 @pytest.mark.parametrize("kind_name", KINDS)
-@settings(max_examples=25, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(250))
 @given(data=st.data())
 def test_a_formatted_file_is_never_misread(kind_name, data):
     """Whatever hostile text a file holds, formatting it keeps each structured field or makes the file unreadable."""
@@ -84,7 +86,8 @@ def test_a_formatted_file_is_never_misread(kind_name, data):
 
 
 @pytest.mark.parametrize("kind_name", KINDS)
-@settings(max_examples=25, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(250))
 @given(data=st.data())
 def test_formatting_hostile_scalars_loses_none(kind_name, data):
     """Where the prose is tame, hostile text in bullets, lists, maps and tables survives the formatter."""

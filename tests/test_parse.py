@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import rounds
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.document.render import render
@@ -186,7 +187,8 @@ def test_content_is_read_with_and_without_the_line_ends_around_it(ending, text):
     assert read("agent_output", head + ending).value["text"] == text
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(2000))
 @given(data=st.data(), junk=texts)
 def test_junk_in_a_file_never_raises(data, junk):
     """Whatever is put into a file anywhere, reading it returns: a value, or problems."""
@@ -199,7 +201,8 @@ def test_junk_in_a_file_never_raises(data, junk):
 
 
 @pytest.mark.parametrize("kind_name", KINDS)
-@settings(max_examples=50, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(500))
 @given(data=st.data())
 def test_lines_tell_where_each_field_stands(kind_name, data):
     """The line kept for a bullet is the line its label stands in."""

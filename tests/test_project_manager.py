@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from conftest import rounds
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.project.project_manager import ProjectManager
 from hostile import texts
@@ -60,7 +61,8 @@ def test_a_name_without_plain_letters_gets_an_id_that_sorts_by_time(manager, nam
     assert first["project_name"] == (name or "My idea")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.soak
+@settings(max_examples=rounds(600), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(idea=texts)
 def test_an_idea_may_hold_any_text(manager, idea):
     """Whatever an idea holds, it comes back as it was."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import rounds
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.document.render import render
@@ -48,7 +49,8 @@ def a_feedback(**changes):
 
 
 @pytest.mark.parametrize("kind_name", KINDS)
-@settings(max_examples=250, deadline=None)
+@pytest.mark.soak
+@settings(max_examples=rounds(2500))
 @given(data=st.data())
 def test_every_value_reads_back(kind_name, data):
     """Whatever a value holds, the document drawn of it reads back as that very value, with nothing to report."""
