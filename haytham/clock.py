@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -34,12 +35,17 @@ def new_id() -> str:
     return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{_suffix()}"
 
 
+def ticks() -> float:
+    """Seconds since some moment, to measure how long something takes; never set back."""
+    return time.monotonic()
+
+
 @contextmanager
-def replaced(time: Callable[[], datetime], suffix: Callable[[], str] = _system_suffix) -> Iterator[None]:
+def replaced(moment: Callable[[], datetime], suffix: Callable[[], str] = _system_suffix) -> Iterator[None]:
     """Take time and the random part of ids from elsewhere for a while."""
     global _time, _suffix
     before = _time, _suffix
-    _time, _suffix = time, suffix
+    _time, _suffix = moment, suffix
     try:
         yield
     finally:

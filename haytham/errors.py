@@ -6,6 +6,7 @@ is a Problem: collected and returned, or raised with the others.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,18 @@ if TYPE_CHECKING:
 _LONGEST_QUOTE = 80
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxother, _SHORT.maxlong = 3, 6, 6, 80, 80
+
+
 def quote(value: object) -> str:
-    """Show a value in a message: its repr, cut where it would flood the terminal."""
+    """Show a value in a message: its repr, cut where it would flood the terminal or take for ever to make."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _LONGEST_QUOTE else f"{value[:_LONGEST_QUOTE]!r}… ({len(value)} characters)"
-    text = repr(value)
+    try:
+        text = _SHORT.repr(value)
+    except (ValueError, RecursionError):
+        return f"a value of type {type(value).__name__} too large to show"
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
@@ -27,15 +35,17 @@ def quote(value: object) -> str:
 class Problem:
     """One fault: what is wrong, and file, line, section and label of it.
 
-    `shown` marks a fault in what is only shown: it is worth a report, and no reason not to read the rest.
+    `shown` marks a fault in what is only shown: it is worth a report, and no reason not to read the rest. `unclaimed`
+    marks text that has no seat: whoever writes the file anew would lose it.
     """
 
     message: str
-    line: int = 1
+    line: int | None = None
     section: str | None = None
     label: str | None = None
     file: str = ""
     shown: bool = False
+    unclaimed: bool = False
 
     def within(self, file: str) -> Problem:
         """Name the file the fault is in."""
@@ -43,7 +53,9 @@ class Problem:
 
     def __str__(self) -> str:
         place = " / ".join(part for part in (self.section, self.label) if part)
-        return f"{self.file or 'document'}:{self.line}: {place + ': ' if place else ''}{self.message}"
+        where = self.file or "document"
+        where += "" if self.line is None else f":{self.line}"
+        return f"{where}: {place + ': ' if place else ''}{self.message}"
 
 
 class HaythamError(Exception):
@@ -88,6 +100,30 @@ class Conflict(HaythamError, RuntimeError):
     def __init__(self, key: str, expected: str, found: str) -> None:
         self.key, self.expected, self.found = key, expected, found
         super().__init__(f"{key}: expected {expected}, found {found}; read it again before writing")
+
+
+class Running(HaythamError, TimeoutError):
+    """Another runner is at work on the session."""
+
+    def __init__(self, name: str, process: str, host: str, since: str) -> None:
+        super().__init__(f"{name}: locked by process {process} on host {host} since {since}")
+
+
+class NotTrusted(HaythamError, PermissionError):
+    """A session from elsewhere would run code here."""
+
+    def __init__(self, agent: str, model: str) -> None:
+        ways = "look at it, then: haytham resume --trust"
+        super().__init__(f"agent {agent} runs code ({model}), and its workflow is not trusted here; {ways}")
+
+
+class WorkflowChanged(HaythamError, RuntimeError):
+    """The workflow that a session was copied from is another one now."""
+
+    def __init__(self, origin: str, changes: Sequence[str]) -> None:
+        said = "".join(f"\n  {change}" for change in changes)
+        ways = "haytham resume --accept-workflow goes on with it, --keep-workflow with the session's own copy"
+        super().__init__(f"the workflow in {origin} has changed:{said}\n{ways}")
 
 
 class Locked(HaythamError, TimeoutError):

@@ -1,48 +1,54 @@
-"""A workflow: phases, what each needs, and modes. Data, never code; frozen once it is loaded."""
+"""A workflow: phases, what each needs, and modes. Data, never code; frozen once it is read.
+
+A workflow lies in a folder: `workflow.yaml`, and `agents/<name>.md` for each agent. A session keeps a copy of all of
+them, named by their digest, and goes on with it whatever becomes of the folder.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import difflib
 import json
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, InvalidValue, Problem
+from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
 from haytham.resource import resource
+from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path as FilePath
 
     from jsonschema import Draft202012Validator
 
 FILE = "workflow.yaml"
+Path = tuple[str | int, ...]
+AGENTS = "agents"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A numbered step: its name, the slug of its folder, its agents, and the phases it builds on."""
+    """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it builds on."""
 
     number: int
     name: str
     slug: str
     agents: tuple[str, ...]
     needs: tuple[int, ...]
+    run: str
+    review: str
+    when: str | None
 
 
 @dataclass(frozen=True, eq=False)
 class Workflow:
-    """Phases and modes, and the files they were read from."""
+    """Phases and modes, as a workflow.yaml says them."""
 
     name: str
     phases: tuple[Phase, ...]
     modes: Mapping[str, tuple[int, ...]]
-    files: Mapping[str, bytes]
-
-    @cached_property
-    def digest(self) -> str:
-        """The digest of all its files: what a session names as the workflow it runs on."""
-        return workflow_digest(self.files)
+    digest: str
 
     def mode_phases(self, mode: str) -> tuple[Phase, ...]:
         """The phases of a mode, in order."""
@@ -51,63 +57,127 @@ class Workflow:
         return tuple(phase for phase in self.phases if phase.number in self.modes[mode])
 
 
-def workflow_digest(files: Mapping[str, bytes]) -> str:
-    """One digest over names and bytes of files, whatever order they come in."""
-    total = hashlib.sha256()
-    for name in sorted(files):
-        for part in (name.encode(), files[name]):
-            total.update(len(part).to_bytes(8, "big") + part)
-    return "sha256:" + total.hexdigest()
+@dataclass(frozen=True, eq=False)
+class WorkflowFiles:
+    """A workflow with all its files: where it comes from, and the bytes of each file by name."""
+
+    origin: str
+    files: Mapping[str, bytes]
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        """The workflow; InvalidDocument where it, or an agent it names, cannot be read."""
+        workflow = read_workflow(self.files[FILE], file=f"{self.origin}/{FILE}")
+        needed = {agent for phase in workflow.phases for agent in phase.agents}
+        missing = sorted(agent for agent in needed if agent_file(agent) not in self.files)
+        if missing:
+            place = f"{self.origin}/{FILE}"
+            raise InvalidDocument(
+                [Problem(f"agent {name}: no file {agent_file(name)}", file=place) for name in missing]
+            )
+        return workflow
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of what all files say, whatever their line ends: what a session names as its workflow."""
+        agents = {name: text_digest(read_text(data, name)) for name, data in self.files.items() if name != FILE}
+        told = {FILE: self.workflow.digest, **agents}
+        return text_digest("\n".join(f"{name}\t{digest}" for name, digest in sorted(told.items())))
 
 
-def shipped_workflow(name: str) -> Workflow:
+def read_text(data: bytes, file: str) -> str:
+    """The text of a file of a workflow."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidDocument([Problem(f"is not UTF-8: {error}", 1, file=file)]) from None
+
+
+def agent_file(name: str) -> str:
+    """The file of an agent, within a workflow's folder."""
+    return f"{AGENTS}/{name}.md"
+
+
+def shipped_workflow(name: str) -> WorkflowFiles:
     """A workflow that comes with the package, by its name."""
     known = sorted(folder.name for folder in resource("templates", "workflows").iterdir() if folder.is_dir())
     if not isinstance(name, str) or name not in known:
         raise InvalidValue("workflow type", name, ", ".join(known))
-    data = resource("templates", "workflows", name, FILE).read_bytes()
-    return read_workflow(data, file=FILE)
+    return WorkflowFiles(name, folder_files(resource("templates", "workflows", name)))
 
 
-@lru_cache(maxsize=32)
+def load_workflow(name: str, base: FilePath) -> WorkflowFiles:
+    """A workflow by its name, its folder, or its workflow.yaml, as a person names it in a folder of theirs."""
+    path = base / name
+    folder = path.parent if path.name == FILE else path
+    if (folder / FILE).is_file():
+        return WorkflowFiles(str(folder.resolve()), folder_files(folder))
+    return shipped_workflow(name)
+
+
+def folder_files(folder: FilePath) -> dict[str, bytes]:
+    """The files of a workflow in a folder, by name."""
+    if not (folder / FILE).is_file():
+        raise NotThere("workflow", str(folder / FILE))
+    agents = sorted((folder / AGENTS).glob("*.md"))
+    return {FILE: (folder / FILE).read_bytes(), **{agent_file(path.stem): path.read_bytes() for path in agents}}
+
+
+@lru_cache(maxsize=64)
 def read_workflow(data: bytes, *, file: str) -> Workflow:
-    """Read a workflow from the bytes of its YAML file; InvalidDocument with every fault."""
-    facts = _load(data, file)
-    phases = tuple(
-        Phase(
-            number=about["number"],
-            name=about["name"],
-            slug=about["slug"],
-            agents=tuple(about["agents"]),
-            needs=tuple(about.get("needs", ())),
-        )
-        for about in facts["phases"]
-    )
+    """Read a workflow from the bytes of its YAML file; InvalidDocument with every fault, its line and key."""
+    facts, lines = _load(data, file)
+    phases = tuple(_phase(about) for about in facts["phases"])
     modes = {name: tuple(numbers) for name, numbers in facts["modes"].items()}
-    faults = [Problem(message, file=file) for message in _contradictions(phases, modes)]
+    wrong = _contradictions(phases, modes)
+    faults = [Problem(message, lines.get(path, 1), label=_dotted(path), file=file) for path, message in wrong]
     if faults:
         raise InvalidDocument(faults)
-    return Workflow(facts["name"], phases, modes, {FILE: data})
+    return Workflow(facts["name"], phases, modes, text_digest(json.dumps(facts, sort_keys=True)))
 
 
-def _load(data: bytes, file: str) -> dict[str, Any]:
-    from haytham.yaml_text import InvalidYaml, load_yaml  # noqa: PLC0415 - a workflow read once needs it once
+def _phase(about: Mapping[str, Any]) -> Phase:
+    return Phase(
+        number=about["number"],
+        name=about["name"],
+        slug=about["slug"],
+        agents=tuple(about["agents"]),
+        needs=tuple(about.get("needs", ())),
+        run=about.get("run", "parallel"),
+        review=about.get("review", "required"),
+        when=about.get("when"),
+    )
+
+
+def _load(data: bytes, file: str) -> tuple[dict[str, Any], Mapping[Path, int]]:
+    from haytham.yaml_text import InvalidYaml, load_yaml  # noqa: PLC0415 - read once, needed once
 
     try:
-        facts = load_yaml(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InvalidDocument([Problem(f"is not UTF-8: {error}", file=file)]) from None
+        facts, lines = load_yaml(read_text(data, file))
     except InvalidYaml as error:
         raise InvalidDocument([Problem(str(error), error.line, file=file)]) from None
-    faults = [Problem(_where(error.path) + error.message, file=file) for error in _validator().iter_errors(facts)]
-    if faults:
-        raise InvalidDocument(faults)
-    loaded: dict[str, Any] = facts
-    return loaded
+    errors = list(_validator().iter_errors(facts))
+    if errors:
+        raise InvalidDocument([problem for error in errors for problem in _problems(error, lines, file)])
+    return facts, lines
 
 
-def _where(path: Any) -> str:
-    return " / ".join(str(part) for part in path) + ": " if path else ""
+def _problems(error: Any, lines: Mapping[Path, int], file: str) -> Iterator[Problem]:
+    path = tuple(error.path)
+    if error.validator != "additionalProperties":
+        yield Problem(error.message, lines.get(path, 1), label=_dotted(path), file=file)
+        return
+    known = list(error.schema["properties"])
+    for key in (key for key in error.instance if key not in known):
+        near = difflib.get_close_matches(str(key), known, n=1)
+        message = f"is no key here; did you mean {near[0]}?" if near else f"is no key here; allowed: {', '.join(known)}"
+        yield Problem(message, lines.get((*path, key), 1), label=_dotted((*path, key)), file=file)
+
+
+def _dotted(path: Path) -> str | None:
+    """A path as people write it: phases[2].needs."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or None
 
 
 @lru_cache(maxsize=1)
@@ -117,19 +187,19 @@ def _validator() -> Draft202012Validator:
     return Draft202012Validator(json.loads(resource("schemas", "workflow.json").read_text(encoding="utf-8")))
 
 
-def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
+def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:
     """What a schema cannot say: phases in ascending order, needs that point back, modes of phases there are."""
     numbers = [phase.number for phase in phases]
     if numbers != sorted(set(numbers)):
-        yield f"phases: found the numbers {numbers}; allowed: each once, in ascending order"
+        yield ("phases",), f"found the numbers {numbers}; allowed: each once, in ascending order"
     slugs = [phase.slug for phase in phases]
     if len(set(slugs)) != len(slugs):
-        yield f"phases: found the slugs {slugs}; allowed: each once"
-    for phase in phases:
+        yield ("phases",), f"found the slugs {slugs}; allowed: each once"
+    for at, phase in enumerate(phases):
         wrong = [need for need in phase.needs if need not in numbers or need >= phase.number]
         if wrong:
-            yield f"phase {phase.number}: needs {wrong}; allowed: earlier phases"
+            yield ("phases", at, "needs"), f"phase {phase.number} needs {wrong}; allowed: earlier phases"
     for name, chosen in modes.items():
         wrong = [number for number in chosen if number not in numbers]
         if wrong:
-            yield f"mode {name}: found phases {wrong}; allowed: {numbers}"
+            yield ("modes", name), f"found phases {wrong}; allowed: {numbers}"

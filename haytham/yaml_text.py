@@ -1,14 +1,21 @@
-"""YAML through python-frontmatter's handler, the one way it is read and written here: safe, in order, unfolded."""
+"""YAML through python-frontmatter's handler, the one way it is read and written here: safe, in order, unfolded.
+
+Text from elsewhere can at worst be refused: large texts go through the loader in Python, whose depth has a limit (the
+one in C ends the process), and a key that stands twice is an error, not the last one.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from frontmatter.default_handlers import YAMLHandler
-from yaml import YAMLError  # the library under YAMLHandler: its errors come through
+from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: ignore[attr-defined] # its own YAML
 
 _HANDLER = YAMLHandler()
 _UNFOLDED = 2**30
+_LARGEST_FOR_C = 8 * 1024
+
+Path = tuple[str | int, ...]
 
 
 class InvalidYaml(ValueError):
@@ -19,16 +26,45 @@ class InvalidYaml(ValueError):
         self.line = line
 
 
-def load_yaml(text: str) -> Any:
-    """The value of a YAML text."""
+def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
+    """The value of a YAML text, and the line of every key and item by the path that leads to it."""
+    loader = SafeLoader if len(text) <= _LARGEST_FOR_C else yaml.SafeLoader
     try:
-        return _HANDLER.load(text)
-    except (YAMLError, ValueError, RecursionError) as error:
+        lines = _lines(yaml.compose(text, Loader=loader))
+        return _HANDLER.load(text, Loader=loader), lines
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        reason = getattr(error, "problem", None) or str(error)
+        reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
         raise InvalidYaml(f"is not valid YAML: {reason}", 1 if mark is None else mark.line + 1) from None
 
 
 def dump_yaml(facts: dict[str, object]) -> str:
     """YAML with keys in the order given, each value on its own line."""
     return _HANDLER.export(facts, sort_keys=False, width=_UNFOLDED)
+
+
+def _lines(root: Any) -> dict[Path, int]:
+    lines: dict[Path, int] = {}
+    waiting: list[tuple[Path, Any]] = [((), root)] if root is not None else []
+    seen = set()
+    while waiting:
+        path, node = waiting.pop()
+        lines.setdefault(path, node.start_mark.line + 1)
+        if id(node) in seen:  # an alias: its lines are those of the anchor
+            continue
+        seen.add(id(node))
+        if node.id == "mapping":
+            _refuse_twice(node)
+            for key, content in node.value:
+                lines[(*path, str(key.value))] = key.start_mark.line + 1
+                waiting.append(((*path, str(key.value)), content))
+        elif node.id == "sequence":
+            waiting += [((*path, at), content) for at, content in enumerate(node.value)]
+    return lines
+
+
+def _refuse_twice(node: Any) -> None:
+    counts = Counter(str(key.value) for key, _ in node.value)
+    for key, _ in node.value:
+        if counts[str(key.value)] > 1:
+            raise InvalidYaml(f"has the key {key.value} twice; allowed: once", key.start_mark.line + 1)

@@ -103,8 +103,8 @@ texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(characters, max_size=8), m
 lines = texts.map(lambda text: "".join(c for c in text if c.isprintable() or c in "\u202e\u200b\ufeff")).filter(bool)
 times = st.datetimes().map(lambda moment: moment.isoformat() + "Z")
 digests = st.binary(min_size=32, max_size=32).map(lambda data: "sha256:" + data.hex())
-counts = st.integers(min_value=0, max_value=2**70)
-amounts = st.floats(min_value=0, allow_infinity=False, allow_nan=False) | counts
+counts = st.integers(min_value=0, max_value=10**15)
+amounts = st.floats(min_value=0, max_value=1e15, allow_nan=False) | counts
 plain_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -120,7 +120,12 @@ def values(kind_name):
     optional = _optional_groups(kind)
     groups = [st.just({}) | st.fixed_dictionaries(group) for group in optional]
     together = st.tuples(st.fixed_dictionaries(required), *groups)
-    return together.map(lambda parts: {name: content for part in parts for name, content in part.items()})
+    whole = together.map(lambda parts: {name: content for part in parts for name, content in part.items()})
+    return whole.filter(lambda value: _holds_together(value, schema.get("dependentRequired", {})))
+
+
+def _holds_together(value, needs):
+    return all(set(needed) <= value.keys() for name, needed in needs.items() if name in value)
 
 
 def _optional_groups(kind):
@@ -148,7 +153,7 @@ def _of_type(kind, about):  # noqa: PLR0911 - one return a type
     if kind == "boolean":
         return st.booleans()
     if kind == "integer":
-        return st.integers(min_value=about.get("minimum", 0), max_value=2**70)
+        return st.integers(min_value=about.get("minimum", 0), max_value=about.get("maximum", 2**70))
     if kind == "number":
         return amounts
     if kind == "array":
@@ -157,7 +162,9 @@ def _of_type(kind, about):  # noqa: PLR0911 - one return a type
         return st.fixed_dictionaries({name: field_values(cell) for name, cell in about["properties"].items()})
     if kind == "object":
         return st.dictionaries(texts, plain_values, max_size=3)
-    return {"line": lines, "time": times, "digest": digests}.get(about.get("format"), texts)
+    return {"line": lines, "time": times, "digest": digests, "json": plain_values.map(json.dumps)}.get(
+        about.get("format"), texts
+    )
 
 
 def shown_values(kind_name):

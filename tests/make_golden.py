@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from haytham.document.digest import text_digest
 from haytham.document.kind import load_kind
 from haytham.document.render import render
+from haytham.text import text_digest
 
 HERE = Path(__file__).parent / "golden"
 TIME = "2024-11-24T10:00:00Z"
@@ -24,6 +24,9 @@ ROW = {
     "duration": 120.5,
 }
 OUTPUT = {
+    "phase_number": 1,
+    "attempt": 1,
+    "task": "sha256:" + "5" * 64,
     "wrote": text_digest("Agent analysis and recommendations..."),
     "agent": "concept_expansion",
     "executed": TIME,
@@ -36,12 +39,14 @@ OUTPUT = {
     "text": "Agent analysis and recommendations...",
 }
 FEEDBACK = {
+    "phase_number": 1,
+    "attempt": 1,
     "reviewed": True,
     "approved": True,
     "timestamp": LATER,
     "comments": "Looks great!",
     "requested_changes": [],
-    "reviewed_content": [{"document": "concept_expansion.md", "digest": OUTPUT["wrote"]}],
+    "reviewed_content": [{"document": "concept_expansion.md", "digest": OUTPUT["wrote"], "task": OUTPUT["task"]}],
     "action": "approved",
     "retry_count": 0,
 }
@@ -70,6 +75,8 @@ CHECKPOINT_SHOWN = {
 }
 MANIFEST = {
     "workflow": "sha256:" + "4" * 64,
+    "phases": "sha256:" + "6" * 64,
+    "origin": "idea_validation",
     "session_id": "session-456",
     "project_id": "project-123",
     "user_id": "user-789",
@@ -113,6 +120,13 @@ PROJECT = {
     "updated_at": TIME,
     "user_preferences": {},
     "startup_idea": "A marketplace for rooftop gardens.",
+}
+TASK = {
+    "agent": "concept_expansion",
+    "phase": 1,
+    "attempt": 1,
+    "parts": [{"part": "idea", "digest": text_digest("x")}, {"part": "agent file", "digest": text_digest("y")}],
+    "prompt": "Expand the idea.\n\n# The idea\n\nA marketplace for rooftop gardens.\n",
 }
 OUTPUT_SHOWN = {"phase": "1 - Concept Expansion", "agent_title": "Concept Expansion"}
 
@@ -184,6 +198,7 @@ GOLDEN = {
         },
         {**MANIFEST_SHOWN, "status": "completed", "can_resume": False},
     ),
+    ("task", "plain"): (TASK, {"agent_title": "Concept Expansion"}),
     ("project", "plain"): (PROJECT, {}),
     ("project", "hostile"): (
         {

@@ -93,12 +93,15 @@ def test_a_lost_phase_folder_is_told_and_made_again(manager, session):
 
 
 def test_a_session_on_an_older_workflow_goes_on_with_its_own_copy(manager, session, monkeypatch):
-    """The phases of a session are those of the workflow it was started with, whatever is shipped today."""
+    """Its phases are those it was started with, whatever is shipped today; line ends and comments are no change."""
     copy = next((session.parent.parent / "workflows").glob("*/workflow.yaml"))
     monkeypatch.setattr("haytham.session.reading.shipped_workflow", lambda _: pytest.fail("asked for the shipped one"))
     assert list(manager.load_session(*IDS)["phase_statuses"]) == [1, 2, 3, 6, 7]
-    copy.write_bytes(copy.read_bytes() + b"# changed\n")
-    with pytest.raises(ValueError, match="is not the one this session was started with"):
+    before = copy.read_bytes()
+    copy.write_bytes(b"\xef\xbb\xbf" + before.replace(b"\n", b"\r\n") + b"# a comment\r\n")
+    assert list(manager.load_session(*IDS)["phase_statuses"]) == [1, 2, 3, 6, 7]
+    copy.write_bytes(before.replace(b"name: Validation", b"name: Something else"))
+    with pytest.raises(ValueError, match="does not say what it said when this session was started; undo"):
         manager.load_session(*IDS)
 
 

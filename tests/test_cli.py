@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -47,7 +48,7 @@ def test_every_problem_is_told_at_once(tmp_path, session):
     code, out, err = haytham("validate", "projects/p", cwd=tmp_path)
     assert (code, err) == (6, f"4 documents, {out.count(chr(10))} problems\n")
     assert "checkpoint.md:11: Metadata / Status: found 'banana'; allowed: pending" in out
-    assert "a.md:24: Output: the section is missing; the file may be cut off" in out
+    assert re.search(r"a\.md:\d+: Output: the section is missing; the file may be cut off", out)
     assert "notes.md:1: found no front matter" in out
 
 

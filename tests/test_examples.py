@@ -47,7 +47,7 @@ def test_the_readme_tells_the_truth(tmp_path, monkeypatch, capsys):
     with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         exec(compile(blocks("python")[0], "README.md", "exec"), {})  # noqa: S102 - our own text
     assert capsys.readouterr().out == blocks("text")[0]
-    (written,) = tmp_path.rglob("concept_expansion.md")
+    (written,) = tmp_path.rglob("phase_1_concept/concept_expansion.md")
     assert written.read_text(encoding="utf-8") == blocks("markdown")[0]
     broken = written.read_text(encoding="utf-8").replace("- Status: completed", "- Status: fine")
     written.write_text(broken, encoding="utf-8")

@@ -27,7 +27,7 @@ def formatted(text):
 
 def structured(kind, value):
     """A value without its prose, which a formatter may reformat."""
-    return {name: content for name, content in value.items() if kind.field[name].form not in PROSE}
+    return {name: content for name, content in value.items() if kind.field_by_name[name].form not in PROSE}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -93,7 +93,7 @@ def test_formatting_hostile_scalars_loses_none(kind_name, data):
     """Where the prose is tame, hostile text in bullets, lists, maps and tables survives the formatter."""
     kind = load_kind(kind_name)
     value = data.draw(values(kind_name))
-    value = {name: "Tame." if kind.field[name].form in PROSE else content for name, content in value.items()}
+    value = {name: "Tame." if kind.field_by_name[name].form in PROSE else content for name, content in value.items()}
     after = parse(kind, formatted(render(kind, value, data.draw(shown_values(kind_name)))).encode())
     assert after.problems == ()
     assert after.value == value

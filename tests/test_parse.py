@@ -103,7 +103,7 @@ def test_a_wrong_value_is_reported_with_what_is_allowed():
         ("| Tokens |", "| Token |", ("Agent Ledger", None), "allowed: | Agent |"),
         ("# Phase Checkpoint", "# Checkpoint", (None, None), "allowed: the title # Phase Checkpoint:"),
         ("saved: 1", "saved: one", (None, "saved"), "allowed: a whole number"),
-        ("saved: 1", "saved: 1\nsaved: 2", (None, "saved"), "found the key twice"),
+        ("saved: 1", 'saved: 1\n"saved": 2', (None, None), "has the key saved twice"),
         ("saved: 1", "saved: 1\ntags: [a]", (None, "tags"), "is no key of this kind"),
         ("saved: 1", "saved: [", (None, None), "is not valid YAML"),
         ("haytham: checkpoint/1", "haytham: checkpoint/2", (None, "haytham"), "newer than checkpoint/1"),
@@ -210,6 +210,6 @@ def test_lines_tell_where_each_field_stands(kind_name, data):
     text = render(kind, data.draw(values(kind_name)))
     lines = text.split("\n")
     for name, number in parse(kind, text).lines.items():
-        label = kind.field[name].label if name in kind.field else None
+        label = kind.field_by_name[name].label if name in kind.field_by_name else None
         if label is not None:
             assert lines[number - 1].startswith(f"- {label}:")

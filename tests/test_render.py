@@ -19,6 +19,8 @@ DIGEST = "sha256:" + "0" * 64
 def an_output(**changes):
     """A value of the kind agent_output."""
     return {
+        "phase_number": 1,
+        "attempt": 1,
         "wrote": DIGEST,
         "agent": "concept_expansion",
         "executed": "2024-11-24T10:00:00Z",
@@ -36,6 +38,8 @@ def an_output(**changes):
 def a_feedback(**changes):
     """A value of the kind user_feedback."""
     return {
+        "phase_number": 1,
+        "attempt": 1,
         "reviewed": True,
         "approved": True,
         "timestamp": None,

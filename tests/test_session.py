@@ -40,7 +40,7 @@ def store():
 def session(store):
     with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         made = Session(store, "p", "s")
-        made.create(user_id="u", workflow=shipped_workflow("idea_validation"), mode="full")
+        made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="full")
         yield made
 
 
@@ -116,7 +116,7 @@ def test_two_lines_that_disagree_decide_nothing(approved, action):
 
 def test_a_closed_session_is_completed_whatever_its_phases_say():
     """What complete_session closed is completed; a rejection still comes first."""
-    phases = shipped_workflow("idea_validation").mode_phases("mvp")
+    phases = shipped_workflow("idea_validation").workflow.mode_phases("mvp")
     closed = {"closed": "2024-11-24T10:00:00Z"}
     assert Summary(closed, phases, {}, {}).status == "completed"
     assert Summary(closed, phases, {}, {1: Review("rejected", outdated=False)}).status == "rejected"

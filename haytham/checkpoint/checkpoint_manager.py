@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.errors import InvalidDocument, InvalidValue, NotThere
+from haytham.errors import HaythamError, InvalidValue
 from haytham.session import Session
 from haytham.store.files import FileStore
 from haytham.workflow import shipped_workflow
@@ -19,8 +19,8 @@ class CheckpointManager:
     """Creates sessions, saves what happens in their phases, and tells where they stand."""
 
     def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
-        self.base_dir = Path(base_dir)
-        self._store = FileStore(self.base_dir)
+        self._store = FileStore(base_dir)
+        self.base_dir = Path(base_dir).absolute()
         self._sessions: dict[tuple[str, str], Session] = {}
 
     def create_session(
@@ -33,7 +33,7 @@ class CheckpointManager:
     ) -> Path:
         """Make a session: its manifest and the folders of its mode's phases. The same call again changes nothing."""
         session = self._session(project_id, session_id)
-        session.create(user_id=user_id, workflow=shipped_workflow(workflow_type), mode=execution_mode)
+        session.create(user_id=user_id, source=shipped_workflow(workflow_type), mode=execution_mode)
         return self.base_dir / session.prefix
 
     def save_checkpoint(  # noqa: PLR0913, PLR0917 - the columns of a checkpoint
@@ -59,8 +59,8 @@ class CheckpointManager:
             "retry_count": retry_count,
             "execution_mode": execution_mode,
         }
-        if errors:
-            facts["errors"] = _strings("errors", errors)
+        if errors is not None and _strings("errors", errors):
+            facts["errors"] = list(errors)
         self._session(project_id, session_id).save_checkpoint(phase_num, facts, agents)
 
     def save_agent_output(  # noqa: PLR0913, PLR0917 - the columns of an agent output
@@ -108,7 +108,7 @@ class CheckpointManager:
         retry_count: int = 0,
     ) -> None:
         """Save a person's review of a phase, bound to the outputs that are there now."""
-        changes = _strings("requested changes", requested_changes or [])
+        changes = _strings("requested changes", [] if requested_changes is None else requested_changes)
         facts = {
             "reviewed": reviewed,
             "approved": approved,
@@ -137,6 +137,8 @@ class CheckpointManager:
     ) -> dict[int, dict[str, str]]:
         """The texts of phases, by phase and agent: of those asked for, else of the completed ones."""
         reading = self._session(project_id, session_id).read()
+        if not isinstance(phase_nums, list | tuple | None):
+            raise InvalidValue("phases", phase_nums, "a list of numbers, or None for the completed ones")
         numbers = reading.summary().completed_phases if phase_nums is None else phase_nums
         found = {number: reading.texts(reading.there(number)) for number in numbers}
         return {number: texts for number, texts in found.items() if texts}
@@ -151,7 +153,7 @@ class CheckpointManager:
         phase = reading.there(phase_num)
         try:
             problems = [str(problem) for problem in reading.checkpoint_problems(phase)]
-        except (InvalidDocument, NotThere) as error:
+        except HaythamError as error:
             problems = str(error).split("\n")
         return not problems, problems
 

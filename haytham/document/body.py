@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.document.encoding import NOTHING, Unreadable, decode, split_key, unfence, unquote_prose
-from haytham.errors import quote
+from haytham.errors import Problem, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,67 +44,59 @@ class Body:
         return Body(self.lines[filled[0] : filled[-1] + 1], self.start + filled[0])
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong with a line of a section."""
-
-    message: str
-    line: int
-    label: str | None = None
-    shown: bool = False
-
-
-def read_bullets(section: Section, body: Body, keep: Keep) -> list[Fault]:
+def read_bullets(section: Section, body: Body, keep: Keep) -> list[Problem]:
     """Read a section of `- Label: value` bullets: every label once, and nothing else."""
-    waiting = {str(field.label): field for field in section.fields}
+    fields = {str(field.label): field for field in section.fields}
     seen: dict[str, int] = {}
-    faults: list[Fault] = []
+    problems: list[Problem] = []
     for number, line in body.filled():
         label, _, text = (_item(line) or "").partition(":")
         if label in seen:
-            faults.append(
-                Fault(
-                    f"found the label twice, first in line {seen[label]}; allowed: once", number, label, section.shown
-                )
-            )
-        elif label in waiting:
-            field, seen[label] = waiting.pop(label), number
-            faults += _read_scalar(field, text, number, keep)
+            message = f"found the label twice, first in line {seen[label]}; allowed: once"
+            problems.append(Problem(message, number, section.name, label, shown=fields[label].shown))
+        elif label in fields:
+            seen[label] = number
+            problems += _read_scalar(fields[label], text, number, keep)
         else:
-            faults.append(Fault(f"found {quote(line)}; allowed: {_expected(waiting)}", number, shown=section.shown))
-    heading = body.start - 1
-    return faults + [Fault("the label is missing", heading, label, field.shown) for label, field in waiting.items()]
+            waiting = [other for other in fields if other not in seen]
+            message = f"found {quote(line)}; allowed: {_expected(waiting)}"
+            problems.append(Problem(message, number, section.name, shown=section.shown, unclaimed=True))
+    for label, field in fields.items():
+        if label not in seen:
+            problems.append(Problem("the label is missing", body.start - 1, section.name, label, shown=field.shown))
+    return problems
 
 
-def read_field(kind: Kind, field: Field, body: Body, keep: Keep) -> list[Fault]:
+def read_field(kind: Kind, field: Field, body: Body, keep: Keep) -> list[Problem]:
     """Read a section that one field fills."""
+    body = body.trimmed()
     try:
-        value, line = _READERS[field.form](kind, field, body)
-    except _Misread as error:
-        return [Fault(str(error), error.line, shown=field.shown)]
+        keep(field.name, _READERS[field.form](kind, field, body), body.start)
     except Unreadable as error:
-        return [Fault(str(error), body.start, shown=field.shown)]
-    keep(field.name, value, line)
+        line = getattr(error, "line", body.start)
+        foreign = field.form == "table" and any("|" not in line for _, line in body.filled())
+        unclaimed = foreign or getattr(error, "unclaimed", False)
+        return [Problem(str(error), line, field.section, shown=field.shown, unclaimed=unclaimed)]
     return []
 
 
 class _Misread(Unreadable):
-    """Unreadable, with the line."""
+    """Unreadable, with the line, and whether it holds text that has no seat."""
 
-    def __init__(self, message: str, line: int) -> None:
+    def __init__(self, message: str, line: int, *, unclaimed: bool = False) -> None:
         super().__init__(message)
-        self.line = line
+        self.line, self.unclaimed = line, unclaimed
 
 
-def _read_scalar(field: Field, text: str, number: int, keep: Keep) -> list[Fault]:
+def _read_scalar(field: Field, text: str, number: int, keep: Keep) -> list[Problem]:
     try:
         keep(field.name, decode(field, text), number)
     except Unreadable as error:
-        return [Fault(str(error), number, field.label, field.shown)]
+        return [Problem(str(error), number, field.section, field.label, shown=field.shown)]
     return []
 
 
-def _expected(waiting: dict[str, Field]) -> str:
+def _expected(waiting: list[str]) -> str:
     return ", ".join(f"- {label}: …" for label in waiting) or "no further line in this section"
 
 
@@ -123,40 +115,37 @@ def _items(body: Body, form: str) -> Iterator[tuple[int, str]]:
         return
     for number, item, line in lines:
         if not item:
-            raise _Misread(f"found {quote(line)}; allowed: {form}", number)
+            raise _Misread(f"found {quote(line)}; allowed: {form}", number, unclaimed=True)
         yield number, item
 
 
-def _read_list(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
-    values = []
-    for number, item in _items(body, "- …"):
-        values.append(_decoded(field, item, number))
-    return values, body.start
+def _read_list(_kind: Kind, field: Field, body: Body) -> Any:
+    return [_decoded(field, item, number) for number, item in _items(body, "- …")]
 
 
-def _read_numbered(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+def _read_numbered(_kind: Kind, field: Field, body: Body) -> Any:
     label = re.compile(rf"{re.escape(field.noun)} \d+:(.*)\Z", re.DOTALL)
     form = f"- {field.noun} 1: …"
     values = []
     for number, item in _items(body, form):
         found = label.match(item)
         if found is None:
-            raise _Misread(f"found {quote(item)}; allowed: {form}", number)
+            raise _Misread(f"found {quote(item)}; allowed: {form}", number, unclaimed=True)
         values.append(_decoded(field, found[1], number))
-    return values, body.start
+    return values
 
 
-def _read_map(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
+def _read_map(_kind: Kind, field: Field, body: Body) -> Any:
     values: dict[str, Any] = {}
     for number, item in _items(body, "- name: value"):
         try:
             key, text = split_key(item)
         except Unreadable as error:
-            raise _Misread(str(error), number) from None
+            raise _Misread(str(error), number, unclaimed=True) from None
         if key in values:
             raise _Misread(f"found {quote(key)} twice; allowed: once", number)
         values[key] = _decoded(field, text, number)
-    return values, body.start
+    return values
 
 
 def _decoded(field: Field, text: str, number: int) -> Any:
@@ -166,26 +155,23 @@ def _decoded(field: Field, text: str, number: int) -> Any:
         raise _Misread(str(error), number) from None
 
 
-def _read_prose(kind: Kind, _field: Field, body: Body) -> tuple[Any, int]:
-    trimmed = body.trimmed()
-    return unquote_prose(kind, trimmed.lines), trimmed.start
+def _read_prose(kind: Kind, _field: Field, body: Body) -> Any:
+    return unquote_prose(kind, body.lines)
 
 
-def _read_code(kind: Kind, _field: Field, body: Body) -> tuple[Any, int]:
-    trimmed = body.trimmed()
-    if not trimmed.lines:
+def _read_code(kind: Kind, _field: Field, body: Body) -> Any:
+    if not body.lines:
         raise _Misread("found nothing; allowed: a fenced block, ```text to ```", body.start)
-    return unfence(kind, trimmed.lines), trimmed.start
+    return unfence(kind, body.lines)
 
 
-def _read_table(_kind: Kind, field: Field, body: Body) -> tuple[Any, int]:
-    trimmed = body.trimmed()
+def _read_table(_kind: Kind, field: Field, body: Body) -> Any:
     names = [str(column.label) for column in field.columns]
-    rows = _table_cells(trimmed, names)
+    rows = _table_cells(body, names)
     if rows is None or [cell.strip() for cell in rows[0]] != names:
         wanted = "| " + " | ".join(names) + " |"
-        raise _Misread(f"found no table with these columns; allowed: {wanted}", _odd_line(trimmed, len(names)))
-    return [_read_row(field, row, trimmed.start + 2 + at) for at, row in enumerate(rows[1:])], trimmed.start
+        raise _Misread(f"found no table with these columns; allowed: {wanted}", _odd_line(body, len(names)))
+    return [_read_row(field, row, body.start + 2 + at) for at, row in enumerate(rows[1:])]
 
 
 def _read_row(field: Field, cells: list[str], number: int) -> dict[str, Any]:
@@ -244,7 +230,7 @@ def _odd_line(body: Body, columns: int) -> int:
     return body.start
 
 
-_READERS: dict[str, Callable[[Kind, Field, Body], tuple[Any, int]]] = {
+_READERS: dict[str, Callable[[Kind, Field, Body], Any]] = {
     "list": _read_list,
     "numbered": _read_numbered,
     "map": _read_map,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import datetime
 from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema import Draft202012Validator, FormatChecker, validators
 
 from haytham.document.encoding import describe
 from haytham.errors import InvalidValue, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from haytham.document.kind import Field, Kind
 
@@ -23,10 +25,16 @@ _PATTERNS = {
     "time": re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII),
     "digest": re.compile(r"sha256:[0-9a-f]{64}\Z"),
 }
+# 1.0 is no whole number in a file
+_INTEGERS = Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+)
+_Validator: Any = validators.extend(Draft202012Validator, type_checker=_INTEGERS)  # type: ignore[no-untyped-call]
 _FORMAT_WORDS = {
     "line": "one line of text, no control characters",
     "time": "a time in ISO 8601, like 2024-11-24T10:00:00Z",
     "digest": "a digest, sha256: and 64 hexadecimal digits",
+    "json": "JSON",
 }
 _TYPE_WORDS = {
     "array": "a list",
@@ -38,6 +46,7 @@ _TYPE_WORDS = {
     "null": "nothing",
 }
 _MOST_NODES = 100_000
+_DEEPEST = 64
 _SHORT = 100
 
 
@@ -47,8 +56,22 @@ def _has_format(name: str) -> None:
         return not isinstance(value, str) or _PATTERNS[name].match(value) is not None
 
 
-for _name in _PATTERNS:
+for _name in ("line", "digest"):
     _has_format(_name)
+
+
+@_FORMATS.checks("time", raises=ValueError)
+def is_time(value: object) -> bool:
+    """Whether a text is a time in ISO 8601 that can be on a clock."""
+    if not isinstance(value, str):
+        return True
+    return _PATTERNS["time"].match(value) is not None and bool(datetime.fromisoformat(value))
+
+
+@_FORMATS.checks("json", raises=(ValueError, RecursionError))
+def is_json(value: object) -> bool:
+    """Whether a text is JSON."""
+    return not isinstance(value, str) or json.loads(value) is not Ellipsis
 
 
 def check_text(what: str, value: Any) -> str:
@@ -58,14 +81,14 @@ def check_text(what: str, value: Any) -> str:
     return value
 
 
-def complaints(kind: Kind, value: dict[str, Any], *, without: str | None = None) -> Iterator[tuple[str, str]]:
+def complaints(kind: Kind, value: Mapping[str, Any], *, without: str | None = None) -> Iterator[tuple[str, str]]:
     """What is wrong with a value: the name of the field and a sentence, for each fault."""
     unfit = [(name, fault) for name, content in value.items() for fault in _unfit(content)]
     if unfit:
         yield from unfit
         return
     whole, parts = _validators(kind)
-    shape = dict.fromkeys(pair for error in whole.iter_errors(value) for pair in _shape_sentences(error))
+    shape = dict.fromkeys(pair for error in whole.iter_errors(dict(value)) for pair in _shape_sentences(error))
     yield from (pair for pair in shape if pair[0] != without)
     for name, content in value.items():
         if name in parts:
@@ -81,7 +104,7 @@ def _is_small(content: Any) -> bool:
 def _verdict(kind: Kind, name: str, content: Any) -> tuple[str, ...]:
     """What the schema of a field says of a value; kept for small ones, which come again in every document."""
     errors = _validators(kind)[1][name].iter_errors(content)
-    return tuple(_sentence(kind.field[name], error) for error in errors)
+    return tuple(_sentence(kind.field_by_name[name], error) for error in errors)
 
 
 @lru_cache(maxsize=128)
@@ -93,21 +116,22 @@ def _validators(kind: Kind) -> tuple[Draft202012Validator, dict[str, Draft202012
 
 
 def _compiled(schema: Any) -> Draft202012Validator:
-    return Draft202012Validator(schema, format_checker=_FORMATS)
+    validator: Draft202012Validator = _Validator(schema, format_checker=_FORMATS)
+    return validator
 
 
 def _unfit(content: Any) -> Iterator[str]:
     """What no document can hold, wherever it stands in a value."""
-    waiting, seen = [content], 0
+    waiting, seen = [(content, 0)], 0
     while waiting:
-        node, seen = waiting.pop(), seen + 1
-        if seen > _MOST_NODES:
-            yield f"found more than {_MOST_NODES} values; allowed: fewer"
+        (node, depth), seen = waiting.pop(), seen + 1
+        if seen > _MOST_NODES or depth > _DEEPEST:
+            yield f"found more than {_MOST_NODES} values, or {_DEEPEST} within each other; allowed: fewer"
             return
         if isinstance(node, dict):
-            waiting += [*node, *node.values()]
+            waiting += [(inner, depth + 1) for inner in (*node, *node.values())]
         elif isinstance(node, list):
-            waiting += node
+            waiting += [(inner, depth + 1) for inner in node]
         elif isinstance(node, str) and not _is_unicode(node):
             yield f"found {quote(node)}; allowed: valid Unicode, no lone surrogate"
         elif isinstance(node, float) and not isfinite(node):
@@ -145,6 +169,7 @@ def _sentence(field: Field, error: Any) -> str:
         "enum": lambda: ", ".join(limit),
         "format": lambda: _FORMAT_WORDS.get(limit, limit),
         "minimum": lambda: f"{limit} or more",
+        "maximum": lambda: f"{limit} or less",
         "minItems": lambda: f"at least {limit}",
         "minLength": lambda: f"at least {limit} character",
         "type": lambda: _type_words(inner, limit),

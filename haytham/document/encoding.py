@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
+from html import unescape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,11 @@ _ORDERED_ITEM = re.compile(r"\d+[.)](?: |\Z)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SPAN = re.compile(r'`"(?:[^`]*)"`|`(?:[^`"][^`]*)`')
 _LIST = re.compile(r"\\?\[(.*?)\\?\]\Z")
+_ITEM = re.compile(r"\s*((?:`[^`]*`)?[^,]*)(,\s*)?")
+_AUTOLINK = re.compile(r"<([^<>\s]+[:@][^<>\s]+)>\Z")
+_LEAD = re.compile(r"[\\\s]*")
+_FENCE = re.compile(r"`{3,}|~{3,}")
+_TARGET = re.compile(r"\[[^\]]*\]:")
 _INTEGER = re.compile(r"-?\d{1,400}\Z", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,400}\.\d{1,400}\Z", re.ASCII)
 # Inside a code span: backticks would end it, pipes would end a table's cell, the rest is not visible as itself.
@@ -53,6 +59,7 @@ def span(value: object) -> str:
 
 def encode_text(text: str) -> str:
     """A string as it stands in a bullet, a cell or a title."""
+    text = str.__str__(text)  # of an enum the value, not the name
     return text if is_plain(text) else span(text)
 
 
@@ -63,6 +70,9 @@ def decode_text(text: str) -> str:
         if not isinstance(value, str):
             raise Unreadable(f"found {quote(text)}; allowed: a JSON string in a code span, or plain text")
         return value
+    link = _AUTOLINK.match(text)
+    if link is not None:  # Markdown shows an address in angle brackets without them
+        return link[1]
     return text if "`" in text else _ESCAPE.sub(r"\1", text)
 
 
@@ -126,14 +136,13 @@ def _decode_inline(text: str) -> list[str]:
     found = _LIST.match(text)
     if found is None:
         raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second]")
-    items, rest = [], found[1].strip()
-    while rest:
-        wrapped = _SPAN.match(rest)
-        end = rest.find(",", wrapped.end() if wrapped else 0)
-        item, rest = (rest, "") if end < 0 else (rest[:end], rest[end + 1 :].strip())
-        if not item.strip() or (end >= 0 and not rest):
+    inner, at, items = found[1].strip(), 0, []
+    while at < len(inner):
+        item = _ITEM.match(inner, at)
+        if item is None or not item[1].strip() or (item[2] and item.end() == len(inner)):
             raise Unreadable(f"found {quote(text)}; allowed: a list like [first, second], no item empty")
-        items.append(decode_text(item.strip()))
+        items.append(decode_text(item[1].strip()))
+        at = item.end()
     return items
 
 
@@ -212,30 +221,66 @@ _DECODERS: dict[str, Callable[[Field, str], Any]] = {
 
 
 def quote_prose(kind: Kind, text: str) -> str:
-    r"""Prose that stands in the middle of a document: lines that could be taken for structure get a backslash."""
+    r"""Prose that stands in the middle of a document: a line that could be taken for structure gets a backslash."""
     lines = text.split("\n")
-    return "\n".join("\\" + line if _needs_quote(kind, lines, at) else line for at, line in enumerate(lines))
+    open_fence = _open_fence(lines)
+    return "\n".join(
+        "\\" + line if _must_quote(kind, lines, at) or at == open_fence or _is_quoted(line) else line
+        for at, line in enumerate(lines)
+    )
 
 
 def unquote_prose(kind: Kind, lines: list[str]) -> str:
     """The prose that `quote_prose` wrote as these lines."""
-    quoted = (line.startswith("\\") and _needs_quote(kind, lines, at) for at, line in enumerate(lines))
+    quoted = (
+        line.startswith("\\") and (_must_quote(kind, lines, at) or _is_quoted(line)) for at, line in enumerate(lines)
+    )
     return "\n".join(line[1:] if mark else line for mark, line in zip(quoted, lines, strict=True))
 
 
-def _needs_quote(kind: Kind, lines: list[str], at: int) -> bool:
-    line = lines[at]
-    at_edge = at in (0, len(lines) - 1)
-    if at_edge and len(lines) + len(line) > 1 and not line.lstrip("\\").strip():
-        return True
-    return kind.lookalike.match(line) is not None
+def _must_quote(kind: Kind, lines: list[str], at: int) -> bool:
+    """Whether a line is always quoted: blank at an edge, a heading of the kind, a rule under one, a link's target.
+
+    Backslashes in front change nothing: one more is added, and one is taken away.
+    """
+    core = lines[at][_LEAD.match(lines[at]).end() :].rstrip()  # type: ignore[union-attr] # it matches anything
+    if not core:
+        return at in (0, len(lines) - 1) and len(lines) + len(lines[at]) > 1
+    return not core.strip("-") or not core.strip("=") or _is_heading(kind, core) or _TARGET.match(core) is not None
+
+
+def _is_heading(kind: Kind, core: str) -> bool:
+    """Whether some Markdown tool could take, or turn, a line into one of the kind's own headings."""
+    if not core.startswith("#"):
+        return False
+    title = unescape(core.lstrip("#").rstrip("#"))
+    return " ".join(title.replace("\\", "").split()) in kind.names
+
+
+def _is_quoted(line: str) -> bool:
+    """Whether a line is a fence with backslashes in front, which one more keeps apart from a quoted fence."""
+    return line.startswith("\\") and _FENCE.match(line[_LEAD.match(line).end() :]) is not None  # type: ignore[union-attr]
+
+
+def _open_fence(lines: list[str]) -> int | None:
+    """The line of a code fence that nothing closes: it would swallow all that follows."""
+    opened: tuple[int, str] | None = None
+    for at, line in enumerate(lines):
+        found = _FENCE.match(line.lstrip(" "))
+        if found is None:
+            continue
+        if opened is None:
+            opened = (at, found[0])
+        elif found[0].startswith(opened[1]) and not line.strip().strip(found[0][0]):
+            opened = None
+    return None if opened is None else opened[0]
 
 
 def fence(kind: Kind, text: str) -> str:
     """Text in a fenced code block that no line of it can end."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     marks = "`" * max(3, longest + 1)
-    lines = ["\\" + line if kind.lookalike.match(line) else line for line in text.split("\n")]
+    lines = ["\\" + line if _is_own_heading(kind, line) else line for line in text.split("\n")]
     return "\n".join([marks + "text", *lines, marks])
 
 
@@ -246,4 +291,9 @@ def unfence(kind: Kind, lines: list[str]) -> str:
     if len(lines) < 3 or closing != marks or not re.fullmatch("`{3,}", marks):  # noqa: PLR2004 - fence, line, fence
         raise Unreadable("found text outside a code block; allowed: one fenced block, ```text to ```")
     inner = lines[1:-1]
-    return "\n".join(line[1:] if line.startswith("\\") and kind.lookalike.match(line) else line for line in inner)
+    return "\n".join(line[1:] if line.startswith("\\") and _is_own_heading(kind, line) else line for line in inner)
+
+
+def _is_own_heading(kind: Kind, line: str) -> bool:
+    r"""Whether a line is a heading of the kind, with any number of backslashes in front."""
+    return kind.heading.match(line.lstrip("\\")) is not None

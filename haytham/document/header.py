@@ -11,14 +11,18 @@ from haytham.errors import Problem, quote
 from haytham.yaml_text import InvalidYaml, dump_yaml, load_yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.document.kind import Kind
 
 ENVELOPE = "haytham"
 NEWLINES = "newlines"
 KEPT = "kept"
+WITH = "with"
+LARGEST = 16 * 1024
 
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
-_KEY = re.compile(r"^([A-Za-z_]\w*):", re.MULTILINE)
+_VERSION = re.compile(r"(\w+)/([0-9]{1,9})\Z", re.ASCII)
 
 
 @dataclass
@@ -29,15 +33,17 @@ class Header:
     lines: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     newlines_kept: bool = False
+    optional: tuple[str, ...] = ()
     end: int = 0
 
 
-def draw(kind: Kind, value: dict[str, Any], *, keep_newlines: bool) -> str:
+def draw(kind: Kind, value: Mapping[str, Any], *, keep_newlines: bool) -> str:
     """The front matter of a document, delimiters included."""
     facts: dict[str, object] = {ENVELOPE: f"{kind.name}/{kind.version}"}
-    for seat in kind.header:
-        if seat.name in value:
-            facts[seat.name] = value[seat.name]
+    facts |= {seat.name: value[seat.name] for seat in kind.header if seat.name in value}
+    optional = [section.name for section in kind.sections if section.is_optional and section.is_in(value)]
+    if optional:  # a section that need not be there is missed where this says it was
+        facts[WITH] = optional
     if keep_newlines:
         facts[NEWLINES] = KEPT
     return f"{HEADER}\n{dump_yaml(facts)}\n{HEADER}"
@@ -46,13 +52,11 @@ def draw(kind: Kind, value: dict[str, Any], *, keep_newlines: bool) -> str:
 def read(kind: Kind, text: str) -> Header:
     """Read the front matter at the start of a text."""
     found = Header()
-    first, end = _END.match(text), None
-    if first is not None:
-        end = _END.search(text, first.end())
+    first = _END.match(text)
+    end = None if first is None else _END.search(text, first.end(), first.end() + LARGEST)
     if first is None or end is None:
-        found.problems.append(
-            Problem(f"found no front matter; allowed: a first line --- and {ENVELOPE}: {kind.name}/{kind.version}")
-        )
+        wanted = f"a first line --- and {ENVELOPE}: {kind.name}/{kind.version}"
+        found.problems.append(Problem(f"found no front matter of at most {LARGEST} characters; allowed: {wanted}", 1))
         return found
     found.end = end.end()
     facts = _load(text[first.end() : end.start()], found)
@@ -62,34 +66,27 @@ def read(kind: Kind, text: str) -> Header:
 
 
 def _load(text: str, found: Header) -> dict[str, Any] | None:
-    names = [match[1] for match in _KEY.finditer(text)]
-    found.lines = {match[1]: text.count("\n", 0, match.start()) + 1 for match in _KEY.finditer(text)}
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        found.problems.append(Problem("found the key twice; allowed: once", found.lines[twice[0]], label=twice[0]))
-        return None
     try:
-        facts = load_yaml(text)
+        facts, lines = load_yaml(text)
     except InvalidYaml as error:
         found.problems.append(Problem(f"the front matter {error}", error.line))
         return None
     if not isinstance(facts, dict):
-        found.problems.append(Problem(f"found {quote(facts)} as front matter; allowed: keys and values"))
+        found.problems.append(Problem(f"found {quote(facts)} as front matter; allowed: keys and values", 1))
         return None
+    found.lines = {str(path[0]): line for path, line in lines.items() if len(path) == 1}
     return facts
 
 
 def _is_ours(kind: Kind, facts: dict[str, Any], found: Header) -> bool:
-    said = str(facts.pop(ENVELOPE, ""))
-    name, _, version = said.partition("/")
+    said = facts.pop(ENVELOPE, "")
     line = found.lines.get(ENVELOPE, 1)
     wanted = f"{kind.name}/{kind.version}"
-    if name != kind.name or not version.isdecimal():
+    parts = _VERSION.match(said) if isinstance(said, str) else None
+    if parts is None or parts[1] != kind.name or int(parts[2]) < 1:
         message = f"found {quote(said)}; allowed: {wanted}"
-    elif int(version) > kind.version:
+    elif int(parts[2]) > kind.version:
         message = f"found format {said}, newer than {wanted}, the newest this release reads; upgrade haytham"
-    elif int(version) < 1:
-        message = f"found format {said}; allowed: {wanted}"
     else:
         return True
     found.problems.append(Problem(message, line, label=ENVELOPE))
@@ -102,10 +99,17 @@ def _take(kind: Kind, facts: dict[str, Any], found: Header) -> None:
         message = f"found {quote(newlines)}; allowed: {KEPT}"
         found.problems.append(Problem(message, found.lines.get(NEWLINES, 1), label=NEWLINES))
     found.newlines_kept = newlines == KEPT
+    optional = facts.pop(WITH, [])
+    names = [section.name for section in kind.sections if section.is_optional]
+    if not isinstance(optional, list) or any(name not in names for name in optional):
+        message = f"found {quote(optional)}; allowed: a list of {', '.join(names) or 'nothing'}"
+        found.problems.append(Problem(message, found.lines.get(WITH, 1), label=WITH))
+    else:
+        found.optional = tuple(optional)
     known = {seat.name for seat in kind.header}
     for name, value in facts.items():
         if name in known:
             found.values[name] = value
         else:
-            message = "is no key of this kind; allowed: " + ", ".join([ENVELOPE, *sorted(known), NEWLINES])
+            message = "is no key of this kind; allowed: " + ", ".join([ENVELOPE, *sorted(known), WITH, NEWLINES])
             found.problems.append(Problem(message, found.lines.get(str(name), 1), label=str(name)))

@@ -38,6 +38,11 @@ class Field:
     allowed: tuple[str, ...]
     columns: tuple[Field, ...]
 
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """Section and label as a report names them; a fact of the header has its name alone."""
+        return (None, self.name) if self.section == HEADER else (self.section, self.label)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -55,6 +60,15 @@ class Section:
     def required(self) -> bool:
         """Whether the section must be there."""
         return any(field.required for field in self.fields)
+
+    @cached_property
+    def is_optional(self) -> bool:
+        """Whether the section holds values and need not be there."""
+        return not self.required and not self.shown
+
+    def is_in(self, value: Mapping[str, Any]) -> bool:
+        """Whether a value has a field that is seated here."""
+        return any(field.name in value for field in self.fields)
 
     @cached_property
     def shown(self) -> bool:
@@ -79,7 +93,7 @@ class Kind:
         return self.header + tuple(field for section in self.sections for field in section.fields)
 
     @cached_property
-    def field(self) -> dict[str, Field]:
+    def field_by_name(self) -> dict[str, Field]:
         """The fields by name."""
         return {field.name: field for field in self.fields}
 
@@ -102,13 +116,9 @@ class Kind:
         return re.compile(rf"^## ({names})[ \t]*\r?$", re.MULTILINE)
 
     @cached_property
-    def lookalike(self) -> re.Pattern[str]:
-        r"""A line that some Markdown tool could take, or turn, into one of this kind's own headings.
-
-        Backslashes in front do not save it: quoting adds one more, so they must be counted.
-        """
-        names = "|".join(re.escape(section.name) for section in self.sections)
-        return re.compile(rf"\\*\s*(?:#+\s*(?:{names})\s*#*\s*|-+\s*|=+\s*)\Z")
+    def names(self) -> frozenset[str]:
+        """The names of its sections."""
+        return frozenset(section.name for section in self.sections)
 
 
 @lru_cache(maxsize=64)

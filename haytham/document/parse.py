@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haytham.document import header
-from haytham.document.body import Body, Fault, read_bullets, read_field
+from haytham.document.body import Body, read_bullets, read_field
 from haytham.document.check import complaints
 from haytham.document.encoding import Unreadable, decode_text
-from haytham.document.kind import HEADER
-from haytham.errors import Problem
+from haytham.errors import Problem, quote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from haytham.document.kind import Kind, Section
 
 _TITLE_LINE = re.compile(r"\s*#[^\n]*\n")
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 TITLE = "#"
 
 
@@ -29,10 +29,10 @@ TITLE = "#"
 class Parsed:
     """What a document says: its value, what it shows besides, its problems, and the line of each field."""
 
-    value: dict[str, Any]
-    shown: dict[str, Any]
+    value: Mapping[str, Any]
+    shown: Mapping[str, Any]
     problems: tuple[Problem, ...]
-    lines: dict[str, int]
+    lines: Mapping[str, int]
 
     @property
     def faults(self) -> tuple[Problem, ...]:
@@ -64,6 +64,8 @@ class _Reading:
         self.shown: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
+        self.optional: tuple[str, ...] = ()
+        self.converted = False
 
     def run(self, *, check: bool) -> Parsed:
         start = self._read_header()
@@ -71,7 +73,7 @@ class _Reading:
             self._read_sections(self._read_title(start))
             if check:
                 self._check_value()
-        ordered = sorted(self.problems, key=lambda problem: problem.line)
+        ordered = sorted(self.problems, key=lambda problem: problem.line or 0)
         return Parsed(self.value, self.shown, tuple(ordered), self.lines)
 
     def _read_header(self) -> int:
@@ -79,7 +81,9 @@ class _Reading:
         self.problems += found.problems
         self.value.update(found.values)
         self.lines.update(found.lines)
-        if not found.newlines_kept and self._title_ends_in_crlf(found.end):
+        self.optional = found.optional
+        self.converted = self._title_ends_in_crlf(found.end)
+        if self.converted and not found.newlines_kept:
             before = self.text[: found.end]
             self.text = self.text.replace("\r\n", "\n")
             return found.end - before.count("\r\n")
@@ -97,12 +101,13 @@ class _Reading:
         words, name = self.kind.title_parts
         prefix = f"# {words}"
         if not line.startswith(prefix) or (name is None and line != prefix):
-            self._report(f"found {line[:80]!r}; allowed: the title {prefix}{' …' if name else ''}", number)
+            self._report(f"found {quote(line)}; allowed: the title {prefix}{' …' if name else ''}", number)
         elif name is not None:
             self._read_title_field(line[len(prefix) :].strip(), number)
         return end
 
     def _read_title_field(self, text: str, number: int) -> None:
+        self.lines[TITLE] = number
         try:
             self.shown[TITLE] = decode_text(text)
         except Unreadable as error:
@@ -124,12 +129,14 @@ class _Reading:
         ends = [*(heading.start() for heading in headings), len(self.text)][1:]
         found: dict[str, tuple[int, int]] = {}
         lines: dict[str, int] = {}
+        line, counted = 1, 0
         for heading, end in zip(headings, ends, strict=True):
-            name, line = heading[1], self._line(heading.start())
+            line, counted = line + self.text.count("\n", counted, heading.start()), heading.start()
+            name = heading[1]
             if name in found:
                 message = f"found the section twice, first in line {lines[name]}; allowed: once"
                 shown = next(section.shown for section in self.kind.sections if section.name == name)
-                self._report(message, line, name, shown=shown)
+                self.problems.append(Problem(message, line, name, shown=shown, unclaimed=True))
             else:
                 found[name], lines[name] = (heading.end(), end), line
         return found
@@ -145,13 +152,23 @@ class _Reading:
 
     def _check_between(self, start: int, end: int) -> None:
         """Under the title only blank lines and HTML comments may stand."""
-        rest = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), self.text[start:end])
-        for offset, line in enumerate(rest.split("\n")):
-            if line.strip():
-                self._report(
-                    f"found {line.strip()[:80]!r} under the title; allowed: an HTML comment", self._line(start) + offset
-                )
+        for begin, stop in self._outside_comments(start, end):
+            stray = self.text[begin:stop].strip()
+            if stray:
+                line = self._line(begin + self.text[begin:stop].index(stray))
+                message = f"found {quote(stray.split(chr(10))[0])} under the title; allowed: an HTML comment"
+                self.problems.append(Problem(message, line, unclaimed=True))
                 return
+
+    def _outside_comments(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        while start < end:
+            opened = self.text.find("<!--", start, end)
+            closed = self.text.find("-->", opened, end) if opened >= 0 else -1
+            if closed < 0:
+                yield start, end
+                return
+            yield start, opened
+            start = closed + len("-->")
 
     def _read_section(self, section: Section, start: int, end: int) -> None:
         if section.body is not None and section.body.form == "verbatim":
@@ -159,10 +176,9 @@ class _Reading:
             return
         body = Body(self.text[start:end].split("\n")[1:], self._line(start) + 1)
         if section.body is not None:
-            faults = read_field(self.kind, section.body, body, self._keep)
+            self.problems += read_field(self.kind, section.body, body, self._keep)
         else:
-            faults = read_bullets(section, body, self._keep)
-        self.problems += [self._problem(section, fault) for fault in faults]
+            self.problems += read_bullets(section, body, self._keep)
 
     def _read_verbatim(self, section: Section, start: int) -> None:
         """Content to the end of the file, as it is: one blank line before it and one line end after it are ours."""
@@ -175,15 +191,17 @@ class _Reading:
         elif not self.head:
             begin, end = start + 1, len(self.text)
             begin += 1 if self.text.startswith("\n", begin) else 2 if self.text.startswith("\r\n", begin) else 0
-            end -= 1 if end > begin and self.text.endswith("\n") else 0
+            ending = "\r\n" if self.converted and self.text.endswith("\r\n") else "\n"
+            end -= len(ending) if end > begin and self.text.endswith(ending) else 0
             self.value[field.name] = self.text[begin:end]
 
     def _keep(self, name: str, value: Any, line: int) -> None:
-        (self.shown if self.kind.field[name].shown else self.value)[name] = value
+        (self.shown if self.kind.field_by_name[name].shown else self.value)[name] = value
         self.lines[name] = line
 
     def _report_missing(self, found: dict[str, tuple[int, int]]) -> None:
-        missing = [section for section in self.kind.sections if section.required and section.name not in found]
+        absent = [section for section in self.kind.sections if section.name not in found]
+        missing = [section for section in absent if section.required or section.name in self.optional]
         tail_is_shown = bool(missing) and self._tail_is_shown(found)
         for section in missing:
             shown = section.shown and tail_is_shown
@@ -213,16 +231,10 @@ class _Reading:
         reported = {(problem.section, problem.label) for problem in self.problems}
         without = self.kind.verbatim.name if self.head and self.kind.verbatim else None
         for name, message in complaints(self.kind, self.value, without=without):
-            field = self.kind.field.get(name)
-            section, label = (field.section, field.label) if field else (None, name or None)
-            if section == HEADER:
-                section, label = None, name
-            if (section, label) in reported or (section, None) in reported:
-                continue
-            self._report(message, self.lines.get(name, 1), section, label)
-
-    def _problem(self, section: Section, fault: Fault) -> Problem:
-        return Problem(fault.message, fault.line, section.name, fault.label, shown=fault.shown)
+            field = self.kind.field_by_name.get(name)
+            section, label = field.place if field is not None else (None, name or None)
+            if (section, label) not in reported and (section, None) not in reported:
+                self._report(message, self.lines.get(name, 1), section, label)
 
     def _report(
         self, message: str, line: int, section: str | None = None, label: str | None = None, *, shown: bool = False

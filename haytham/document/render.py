@@ -11,7 +11,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from haytham.document import header
 from haytham.document.check import complaints
 from haytham.document.encoding import NOTHING, encode, encode_key, encode_text, fence, quote_prose
-from haytham.document.kind import HEADER, Field, Kind
 from haytham.document.parse import Parsed, parse
 from haytham.errors import InvalidDocument, Problem
 from haytham.resource import resource
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from jinja2 import Template
+
+    from haytham.document.kind import Field, Kind
 
 
 class Drawn(str):
@@ -45,19 +46,19 @@ class DrawnSection:
     seats: list[Seat]
 
 
-def render(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> str:
+def render(kind: Kind, value: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> str:
     """Draw a document; raise InvalidDocument where the value does not satisfy its kind."""
     return render_and_read(kind, value, shown)[0]
 
 
-def render_and_read(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] | None = None) -> tuple[str, Parsed]:
+def render_and_read(kind: Kind, value: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> tuple[str, Parsed]:
     """Draw a document and read it back: what does not come back as it went in is refused."""
     check_value(kind, value)
     text = _draw(kind, value, {**(shown or {}), **value})
     back = parse(kind, text, check=False)
     if back.problems:
         raise InvalidDocument([problem.within(f"{kind.name} as drawn") for problem in back.problems])
-    if back.value != value:
+    if dict(back.value) != dict(value):
         wrong = sorted(name for name in value.keys() | back.value.keys() if value.get(name) != back.value.get(name))
         raise InvalidDocument(
             [Problem(f"{', '.join(wrong)} would not read back as given", file=f"{kind.name} as drawn")]
@@ -65,7 +66,7 @@ def render_and_read(kind: Kind, value: dict[str, Any], shown: Mapping[str, Any] 
     return text, back
 
 
-def check_value(kind: Kind, value: dict[str, Any]) -> None:
+def check_value(kind: Kind, value: Mapping[str, Any]) -> None:
     """Raise InvalidDocument where a value does not satisfy its kind."""
     faults = [_problem(kind, name, message) for name, message in complaints(kind, value)]
     if faults:
@@ -73,25 +74,24 @@ def check_value(kind: Kind, value: dict[str, Any]) -> None:
 
 
 def _problem(kind: Kind, name: str, message: str) -> Problem:
-    field = kind.field.get(name)
-    if field is None or field.section == HEADER:
-        return Problem(message, label=name, file=kind.name)
-    return Problem(message, section=field.section, label=field.label, file=kind.name)
+    field = kind.field_by_name.get(name)
+    section, label = field.place if field is not None else (None, name)
+    return Problem(message, section=section, label=label, file=kind.name)
 
 
-def _draw(kind: Kind, value: dict[str, Any], drawn: dict[str, Any]) -> str:
+def _draw(kind: Kind, value: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     seats = {field.name: Seat(kind, field, drawn.get(field.name)) for field in kind.fields}
     sections = [
         DrawnSection(Drawn(section.name), [seats[field.name] for field in section.fields])
         for section in kind.sections
-        if section.required or any(field.name in value for field in section.fields)
+        if section.required or section.is_in(value)
     ]
     front = header.draw(kind, value, keep_newlines=_holds_cr(kind, value))
     title = _title(kind, drawn)
     return _template(kind.name).render(seats, header=Drawn(front), title=title, sections=sections, value=value)
 
 
-def _title(kind: Kind, drawn: dict[str, Any]) -> Drawn:
+def _title(kind: Kind, drawn: Mapping[str, Any]) -> Drawn:
     words, name = kind.title_parts
     if name is None:
         return Drawn(words)
@@ -99,7 +99,7 @@ def _title(kind: Kind, drawn: dict[str, Any]) -> Drawn:
     return Drawn(f"{words} {NOTHING if value is None else encode_text(str(value))}")
 
 
-def _holds_cr(kind: Kind, value: dict[str, Any]) -> bool:
+def _holds_cr(kind: Kind, value: Mapping[str, Any]) -> bool:
     """Whether content as it will stand in the file holds a CR, which a change of line endings would lose."""
     forms = ("prose", "verbatim", "code")
     return any("\r" in value[field.name] for field in kind.fields if field.form in forms and field.name in value)

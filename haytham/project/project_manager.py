@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.document.check import check_text
-from haytham.errors import Conflict, HaythamError, InvalidDocument, InvalidValue, NotThere
+from haytham.errors import Conflict, HaythamError, InvalidValue, NotThere
 from haytham.session import Session, layout
 from haytham.session.names import check_id, slug
+from haytham.session.reading import check_place
 from haytham.session.shelf import Shelf
 from haytham.store.files import FileStore
 from haytham.store.protocol import ABSENT, bytes_digest
@@ -20,6 +22,7 @@ from haytham.workflow import shipped_workflow
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from haytham.session.shelf import Document
 
@@ -33,8 +36,8 @@ class ProjectManager:
     """Creates projects, starts and completes their sessions, and tells what there is."""
 
     def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
-        self.base_dir = Path(base_dir)
-        self._store = FileStore(self.base_dir)
+        self._store = FileStore(base_dir)
+        self.base_dir = Path(base_dir).absolute()
         self._shelf = Shelf(self._store)
 
     def create_project(
@@ -43,10 +46,10 @@ class ProjectManager:
         """Make a project for an idea; its id is a slug of its name, else one that sorts by time."""
         check_id("user id", user_id)
         check_text("startup idea", startup_idea)
-        shipped_workflow(_DEFAULT_WORKFLOW).mode_phases(execution_mode)
+        shipped_workflow(_DEFAULT_WORKFLOW).workflow.mode_phases(execution_mode)
         moment = clock.now()
         facts = {
-            "project_name": _name_of(startup_idea) if project_name is None else project_name,
+            "project_name": name_of(startup_idea) if project_name is None else project_name,
             "user_id": user_id,
             "execution_mode": execution_mode,
             "status": "active",
@@ -59,10 +62,11 @@ class ProjectManager:
 
     def start_session(self, project_id: str, workflow_type: str = _DEFAULT_WORKFLOW) -> dict[str, Any]:
         """Start a session of a project: its manifest and folders."""
-        project = self._project(project_id).value
         session = Session(self._store, project_id, clock.new_id())
-        workflow = shipped_workflow(workflow_type)
-        session.create(user_id=project["user_id"], workflow=workflow, mode=project["execution_mode"])
+        source = shipped_workflow(workflow_type)
+        with self._store.lock(project_id):  # who deletes the project waits, or was first
+            project = self._project(project_id).value
+            session.create(user_id=project["user_id"], source=source, mode=project["execution_mode"])
         summary = session.read().summary()
         names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created")
         phases = [phase.number for phase in summary.phases]
@@ -79,11 +83,13 @@ class ProjectManager:
     ) -> dict[str, Any]:
         """End a session with the requirements it came to, as the project's next version; twice is harmless."""
         data = check_text("requirements content", requirements_content).encode()
-        _check_plain("metrics", metrics or {})
+        _check_plain("metrics", {} if metrics is None else metrics)
         self._project(project_id)
         session = Session(self._store, project_id, session_id)
         with self._store.lock(project_id):
             manifest = session.read().manifest.value
+            if session.read().summary().status == "rejected":
+                raise InvalidValue(f"session {session_id}", "rejected", "a session that was not")
             if "closed" not in manifest:
                 manifest = self._close(session, data, metrics)
             elif manifest["requirements"] != bytes_digest(data):
@@ -102,17 +108,17 @@ class ProjectManager:
         """A user's projects; one that cannot be read is named in the log and hides no other."""
         if status not in (None, "active", "archived"):
             raise InvalidValue("project status", status, "active, archived")
-        found = []
-        for key in self._store.keys(depth=2):
-            if key.endswith(f"/{layout.PROJECT}"):
-                document = self._shelf.find("project", key)
-                if document is None:
-                    continue
-                if document.faults:
-                    log.warning("a project cannot be read: %s", InvalidDocument(document.faults))
-                elif document.value["user_id"] == user_id and status in (None, document.value["status"]):
-                    found.append(self._facts(document))
-        return found
+        keys = [key for key in self._store.keys(depth=2) if key.endswith(f"/{layout.PROJECT}")]
+        found = [facts for facts in map(self._readable, keys) if facts is not None and facts["user_id"] == user_id]
+        return [facts for facts in found if status in (None, facts["status"])]
+
+    def _readable(self, key: str) -> dict[str, Any] | None:
+        """A project by the key of its document; None, with a word in the log, where it cannot be read."""
+        try:
+            return self._facts(self._project(key.rpartition("/")[0]))
+        except (HaythamError, OSError) as error:
+            log.warning("a project cannot be read: %s: %s", key, error)
+            return None
 
     def get_project_status(self, project_id: str) -> dict[str, Any]:
         """A project with the count of its sessions, all and completed."""
@@ -127,25 +133,29 @@ class ProjectManager:
     def update_user_preferences(self, project_id: str, preferences: dict[str, Any]) -> dict[str, Any]:
         """Add preferences to those kept with a project, or change them; all of them as they are then."""
         _check_plain("preferences", preferences)
-        with self._store.lock(check_id("project id", project_id)):
+        self._project(project_id)
+        with self._store.lock(project_id):
             document = self._project(project_id)
             kept = {**document.value["user_preferences"], **preferences}
-            self._rewrite(document, {"user_preferences": kept})
-        return self.get_user_preferences(project_id)
+            written = self._rewrite(document, {"user_preferences": kept})
+        return deepcopy(written.value["user_preferences"])
 
     def archive_project(self, project_id: str) -> dict[str, Any]:
         """Put a project aside: nothing of it is lost."""
-        with self._store.lock(check_id("project id", project_id)):
-            document = self._project(project_id)
-            return self._facts(self._rewrite(document, {"status": "archived"}))
+        self._project(project_id)
+        with self._store.lock(project_id):
+            return self._facts(self._rewrite(self._project(project_id), {"status": "archived"}))
 
     def delete_project(self, project_id: str) -> None:
         """Remove a project and all its sessions, for good."""
-        with self._store.lock(check_id("project id", project_id)):
+        key = layout.project_key(check_id("project id", project_id))
+        if self._shelf.find("project", key) is None:
+            raise NotThere(f"project {project_id!r}", key)
+        with ExitStack() as locks:
+            locks.enter_context(self._store.lock(project_id))
+            for _, session_id in layout.session_folders(self._store.keys(f"{project_id}/", depth=4)):
+                locks.enter_context(self._store.lock(layout.session_lock(project_id, session_id)))
             self._store.prepare("")
-            key = layout.project_key(project_id)
-            if self._shelf.find("project", key) is None:
-                raise NotThere(f"project {project_id!r}", key)
             self._store.delete(f"{project_id}/")
 
     def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
@@ -160,7 +170,7 @@ class ProjectManager:
             value = {"project_id": project_id, **facts}
             try:
                 return self._shelf.write("project", layout.project_key(project_id), value, shown={}, over=None)
-            except Conflict as error:
+            except (Conflict, NotADirectoryError) as error:
                 log.debug("project id %s was taken in between: %s", project_id, error)
 
     def _rewrite(self, document: Document, changes: dict[str, Any]) -> Document:
@@ -170,7 +180,9 @@ class ProjectManager:
 
     def _project(self, project_id: str) -> Document:
         key = layout.project_key(check_id("project id", project_id))
-        return self._shelf.read("project", key, f"project {project_id!r}")
+        found = self._shelf.read("project", key, f"project {project_id!r}")
+        check_place(found, "project_id", project_id)
+        return found
 
     def _facts(self, document: Document) -> dict[str, Any]:
         project_id = document.value["project_id"]
@@ -189,11 +201,11 @@ class ProjectManager:
     def _session_status(self, project_id: str, session_id: str) -> str:
         try:
             return Session(self._store, project_id, session_id).read().summary().status
-        except HaythamError as error:
+        except (HaythamError, OSError) as error:
             log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
             return "unreadable"
 
-    def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> dict[str, Any]:
+    def _close(self, session: Session, data: bytes, metrics: dict[str, Any] | None) -> Mapping[str, Any]:
         """Claim a version, write the requirements, close: after a crash the same call goes on from there."""
         manifest = session.read().manifest.value
         digest, version = bytes_digest(data), int(manifest.get("version", 0))
@@ -217,7 +229,7 @@ class ProjectManager:
             return None
 
 
-def _name_of(idea: str) -> str:
+def name_of(idea: str) -> str:
     """A name for a project that was given none: the first words of its idea."""
     words = " ".join(idea.split()[:12])
     printable = "".join(letter if letter.isprintable() else " " for letter in words)

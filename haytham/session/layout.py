@@ -13,7 +13,7 @@ CHECKPOINT = "checkpoint.md"
 FEEDBACK = "user_feedback.md"
 PROJECT = "project.md"
 
-_VERSION = re.compile(r"requirements_v(\d+)\.md\Z", re.ASCII)
+_VERSION = re.compile(r"(?:\A|/)requirements_v([1-9]\d{0,8})\.md\Z", re.ASCII)
 
 
 def project_key(project_id: str) -> str:
@@ -39,6 +39,24 @@ def session_lock(project_id: str, session_id: str) -> str:
 def phase_folder(phase: Phase) -> str:
     """The name of a phase's folder."""
     return f"phase_{phase.number}_{phase.slug}"
+
+
+ATTEMPTS = "attempts/"
+TASKS = "tasks/"
+PRESENTED = "presented/"
+EVIDENCE = "evidence.md"
+EVENTS = "events.jsonl"
+
+
+def attempt_prefix(folder: str, attempt: int) -> str:
+    """The folder of an earlier attempt at a phase, within the phase's folder."""
+    return f"{folder}{ATTEMPTS}{attempt}/"
+
+
+def attempt_number(key: str) -> int | None:
+    """The attempt that a key within a phase's folder belongs to; None for one of the present attempt."""
+    found = re.search(r"/attempts/(\d+)/", key)
+    return int(found[1]) if found else None
 
 
 def output_file(agent_name: str) -> str:
@@ -74,8 +92,21 @@ def requirements_version(key: str) -> int | None:
 
 
 def kind_of(path: str) -> str | None:
-    """The kind of document that a path is, by its name and place; None for what is no document."""
+    """The kind of document that a path is, by its place first and then its name; None for what is no document."""
     folder, _, name = path.rpartition("/")
-    known = {MANIFEST: "session_manifest", CHECKPOINT: "checkpoint", FEEDBACK: "user_feedback", PROJECT: "project"}
-    in_phase = re.search(r"(?:\A|/)phase_\d+_[^/]+\Z", folder) is not None
-    return known.get(name) or ("agent_output" if in_phase and name.endswith(".md") else None)
+    if not name.endswith(".md") or name.startswith("."):
+        return None
+    if re.search(r"/phase_\d+_[^/]+(?:/attempts/\d+)?/tasks\Z", folder):
+        return "task"
+    if re.search(r"/phase_\d+_[^/]+(?:/attempts/\d+)?(?:/presented)?\Z", folder):
+        return {CHECKPOINT: "checkpoint", FEEDBACK: "user_feedback"}.get(name, "agent_output")
+    return {MANIFEST: "session_manifest", PROJECT: "project"}.get(name)
+
+
+AGENTS_PREFIX = "agents/"
+
+
+def session_folders(keys: list[str]) -> list[tuple[str, str]]:
+    """Project and session of every session folder that has a document in it."""
+    parts = (key.split("/") for key in keys)
+    return sorted({(part[0], part[2]) for part in parts if len(part) > 3 and part[1] == "sessions"})  # noqa: PLR2004

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _COLUMNS = ("agent_name", "status", "output_file", "tokens", "input_tokens", "output_tokens", "cost", "duration")
 
 
+_NOTHING: Value = dict.fromkeys(_COLUMNS)
+
+
 def read_rows(agents: Any) -> list[Value]:
     """The rows of what a caller says of its agents: dicts with agent_name, status and any other column."""
     if not isinstance(agents, list | tuple):
@@ -34,20 +37,20 @@ def _read_row(agent: Any) -> Value:
     return {column: agent.get(column) for column in _COLUMNS}
 
 
-def filled(row: Value, output: Mapping[str, Any] | None) -> Value:
-    """A row with what the agent's own file knows where the row is silent."""
-    if output is None:
-        return row
-    known = row_of(output)
-    return {column: known[column] if row[column] is None else row[column] for column in _COLUMNS}
+def merged(row: Mapping[str, Any], output: Mapping[str, Any] | None) -> Value:
+    """A row as it is so: the agent's own file is the home, and the row counts only where that is silent."""
+    known = _NOTHING if output is None else row_of(output)
+    return {column: row[column] if known[column] is None else known[column] for column in _COLUMNS}
 
 
-def updated(rows: list[Value], output: Mapping[str, Any]) -> list[Value]:
-    """The rows once an agent's file was written: what it says replaces what was said before."""
-    new = row_of(output)
+def updated(rows: list[Value], output: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[Value]:
+    """The rows once an agent's file was written: what only the file before it said is no longer so."""
+    name = output["agent"]
     kept = {row["agent_name"]: row for row in rows}
-    before = kept.get(new["agent_name"], new)
-    kept[new["agent_name"]] = {column: before[column] if new[column] is None else new[column] for column in _COLUMNS}
+    row = kept.get(name, {**_NOTHING, "agent_name": name})
+    old = _NOTHING if before is None else row_of(before)
+    given = {column: None if row[column] == old[column] else row[column] for column in _COLUMNS}
+    kept[name] = merged(given, output)
     return list(kept.values())
 
 

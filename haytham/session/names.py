@@ -1,4 +1,4 @@
-"""Which ids and names are allowed: those that are safe as the name of a file or folder on any machine."""
+"""Which ids and names are allowed: those that stay one file or folder, inside the one they are put in."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def check_id(what: str, value: Any) -> str:
 
 def check_agent_name(value: Any) -> str:
     """Refuse an agent name that could not be the name of its file, or is the name of another document."""
-    if check_id("agent name", value).casefold() in _RESERVED:
-        raise InvalidValue(
-            "agent name", value, f"any but {' and '.join(sorted(_RESERVED))}, which are documents of the phase"
-        )
-    return value  # type: ignore[no-any-return]
+    name = check_id("agent name", value)
+    if name.casefold() in _RESERVED:
+        taken = " and ".join(sorted(_RESERVED))
+        raise InvalidValue("agent name", value, f"any but {taken}, which are documents of the phase")
+    return name
 
 
 def slug(name: str) -> str:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from haytham.document.digest import text_digest
 from haytham.errors import InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout
+from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
 from haytham.session.summary import Review, Summary, UnlikeDecision, decide
-from haytham.workflow import FILE, Workflow, read_workflow, shipped_workflow, workflow_digest
+from haytham.text import text_digest
+from haytham.workflow import FILE, Workflow, WorkflowFiles, read_workflow, shipped_workflow
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.errors import Problem
     from haytham.session.shelf import Document, Shelf
     from haytham.session.summary import Value
     from haytham.workflow import Phase
+
+
+@dataclass(frozen=True)
+class PutAside:
+    """An earlier attempt: its texts as a person left them and as they were presented, and the feedback on them."""
+
+    texts: dict[str, str]
+    presented: dict[str, str]
+    feedback: Mapping[str, Any] | None
 
 
 class Reading:
@@ -29,35 +42,54 @@ class Reading:
         self._project_id = project_id
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read("session_manifest", self.prefix + layout.MANIFEST, what)
-        _check_place(self.manifest, "project_id", project_id)
-        _check_place(self.manifest, "session_id", session_id)
+        check_place(self.manifest, "project_id", project_id)
+        check_place(self.manifest, "session_id", session_id)
 
     @cached_property
     def workflow(self) -> Workflow:
         """The workflow the session runs on: its own copy, else the shipped one where that is the very same."""
-        digest = self.manifest.value["workflow"]
-        key = layout.workflow_prefix(self._project_id, digest) + FILE
+        key = self._workflow_prefix + FILE
         try:
-            data = self._shelf.store.read(key)
+            workflow = read_workflow(self._shelf.store.read(key), file=key)
         except FileNotFoundError:
-            shipped = shipped_workflow(self.manifest.value["workflow_type"])
-            if shipped.digest != digest:
-                raise NotThere("the session's copy of its workflow", key) from None
-            return shipped
-        if workflow_digest({FILE: data}) != digest:
-            message = f"the workflow {key} is not the one this session was started with ({digest})"
+            workflow = self._shipped_copy().workflow
+        if workflow.digest != self.manifest.value["phases"]:
+            message = f"{key} does not say what it said when this session was started; undo the change there"
+            raise InvalidDocument([self.manifest.problem(message, "phases")])
+        return workflow
+
+    def workflow_files(self) -> WorkflowFiles:
+        """All files of the workflow the session runs on, agents included."""
+        keys = self._shelf.store.keys(self._workflow_prefix)
+        files = {key.removeprefix(self._workflow_prefix): self._shelf.store.read(key) for key in keys}
+        found = WorkflowFiles(self.manifest.value["origin"], files) if files else self._shipped_copy()
+        if found.digest != self.manifest.value["workflow"]:
+            message = f"{self._workflow_prefix} does not hold what this session was started with; undo the change there"
             raise InvalidDocument([self.manifest.problem(message, "workflow")])
-        return read_workflow(data, file=key)
+        return found
+
+    def _shipped_copy(self) -> WorkflowFiles:
+        shipped = shipped_workflow(self.manifest.value["workflow_type"])
+        if shipped.digest != self.manifest.value["workflow"]:
+            raise NotThere("the session's copy of its workflow", self._workflow_prefix + FILE)
+        return shipped
+
+    @property
+    def _workflow_prefix(self) -> str:
+        return layout.workflow_prefix(self._project_id, self.manifest.value["workflow"])
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
         """The phases of the session's mode."""
-        return self.workflow.mode_phases(self.manifest.value["execution_mode"])
+        try:
+            return self.workflow.mode_phases(self.manifest.value["execution_mode"])
+        except InvalidValue as error:
+            raise InvalidDocument([self.manifest.problem(str(error), "execution_mode")]) from None
 
     def phase(self, number: Any) -> Phase:
         """A phase of the mode by its number, which is a whole number and nothing else."""
-        found = next((phase for phase in self.phases if phase.number == number), None)
-        if type(number) is not int or found is None:
+        found = next((phase for phase in self.phases if type(number) is int and phase.number == number), None)
+        if found is None:
             numbers = ", ".join(str(phase.number) for phase in self.phases)
             mode = self.manifest.value["execution_mode"]
             raise InvalidValue("phase", number, f"{numbers}, the phases of a session in mode {mode}")
@@ -74,6 +106,10 @@ class Reading:
         """Take note of a document that was just written."""
         self._found[document.key] = document
 
+    def forget(self, key: str) -> None:
+        """Take note that a document was moved away."""
+        self._found[key] = None
+
     def _find(self, kind: str, key: str) -> Document | None:
         if key not in self._found:
             self._found[key] = self._shelf.find(kind, key)
@@ -87,35 +123,108 @@ class Reading:
         """The phase's own record."""
         found = self._find("checkpoint", self.folder(phase) + layout.CHECKPOINT)
         if found is not None and not found.faults:
-            _check_place(found, "phase", phase.number)
+            check_place(found, "phase", phase.number)
         return found
 
     def output(self, phase: Phase, agent_name: str) -> Document | None:
         """An agent's output, whole."""
-        found = self._shelf.find("agent_output", self.folder(phase) + layout.output_file(agent_name))
+        found = self._find("agent_output", self.folder(phase) + layout.output_file(agent_name))
         if found is not None and not found.faults:
-            _check_place(found, "agent", agent_name)
+            check_place(found, "agent", agent_name)
+            check_place(found, "phase_number", phase.number)
         return found
 
-    def output_head(self, phase: Phase, agent_name: str) -> Value | None:
+    def output_head(self, phase: Phase, agent_name: str) -> Mapping[str, Any] | None:
         """What an agent's output says of itself, without its text; None where it is not there or not readable."""
         found = self._shelf.find_head("agent_output", self.folder(phase) + layout.output_file(agent_name))
         return None if found is None or found.faults else found.value
 
+    def outputs(self, phase: Phase) -> dict[str, Document]:
+        """A phase's outputs by agent, whole; one that cannot be read is an error where its value is asked for."""
+        agents = layout.output_agents(self._shelf.store.keys(self.folder(phase), depth=1))
+        found = {agent: self.output(phase, agent) for agent in agents}
+        return {agent: document for agent, document in found.items() if document is not None}
+
     def texts(self, phase: Phase) -> dict[str, str]:
         """The texts of a phase's outputs, by agent; an output that cannot be read is an error."""
-        agents = layout.output_agents(self._shelf.store.keys(self.folder(phase), depth=1))
-        found = ((agent, self.output(phase, agent)) for agent in agents)
-        return {agent: document.value["text"] for agent, document in found if document is not None}
+        return {agent: document.value["text"] for agent, document in self.outputs(phase).items()}
 
     def reviewed_content(self, phase: Phase) -> list[Value]:
-        """The outputs of a phase and the digests of their texts, as a review is bound to them."""
-        texts = self.texts(phase)
-        return [{"document": layout.output_file(agent), "digest": text_digest(text)} for agent, text in texts.items()]
+        """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
+        return [
+            {
+                "document": layout.output_file(agent),
+                "digest": text_digest(document.value["text"]),
+                "task": document.value.get("task"),
+            }
+            for agent, document in self.outputs(phase).items()
+        ]
+
+    def attempt(self, phase: Phase) -> int:
+        """The number of the present attempt at a phase: one above the highest that was put aside."""
+        keys = self._shelf.store.keys(self.folder(phase) + layout.ATTEMPTS, depth=2)
+        return max((layout.attempt_number(key) or 0 for key in keys), default=0) + 1
+
+    def presented(self, phase: Phase) -> dict[str, str]:
+        """The texts of a phase as they were presented to a person, by agent."""
+        return self._texts_in(self.folder(phase) + layout.PRESENTED)
+
+    def put_aside(self, phase: Phase, attempt: int) -> PutAside:
+        """An earlier attempt at a phase."""
+        folder = layout.attempt_prefix(self.folder(phase), attempt)
+        feedback = self._shelf.find("user_feedback", folder + layout.FEEDBACK)
+        return PutAside(
+            texts=self._texts_in(folder),
+            presented=self._texts_in(folder + layout.PRESENTED),
+            feedback=None if feedback is None else feedback.value,
+        )
+
+    def shown_texts(self, phase: Phase, *, attempt: int | None, tasks: bool) -> dict[str, str]:
+        """What was written, or asked, in a phase: in the present attempt or an earlier one."""
+        folder = self.folder(phase)
+        if attempt is not None and attempt != self.attempt(phase):
+            folder = layout.attempt_prefix(folder, attempt)
+        if not tasks:
+            return self._texts_in(folder)
+        keys = self._shelf.store.keys(folder + layout.TASKS, depth=1)
+        found = {
+            agent: self._shelf.find("task", folder + layout.TASKS + layout.output_file(agent))
+            for agent in layout.output_agents(keys)
+        }
+        return {agent: document.value["prompt"] for agent, document in found.items() if document is not None}
+
+    def foreign_folders(self) -> list[str]:
+        """Folders that look like a phase's and belong to none of the session's phases."""
+        owned = {layout.phase_folder(phase) for phase in self.phases}
+        keys = self._shelf.store.keys(self.prefix, depth=2)
+        folders = {key.removeprefix(self.prefix).partition("/")[0] for key in keys if key.count("/", len(self.prefix))}
+        return sorted(folder for folder in folders if folder.startswith("phase_") and folder not in owned)
+
+    def _texts_in(self, folder: str) -> dict[str, str]:
+        agents = layout.output_agents(self._shelf.store.keys(folder, depth=1))
+        found = ((agent, self._shelf.find("agent_output", folder + layout.output_file(agent))) for agent in agents)
+        return {agent: document.value["text"] for agent, document in found if document is not None}
+
+    @cached_property
+    def idea(self) -> str:
+        """The idea of the project that the session belongs to; empty for a session without a project."""
+        found = self._shelf.find("project", layout.project_key(self._project_id))
+        return "" if found is None else str(found.value["startup_idea"])
+
+    @cached_property
+    def evidence(self) -> str:
+        """What a person knows, as they wrote it; absent counts as empty."""
+        try:
+            return self._shelf.store.read(self.prefix + layout.EVIDENCE).decode("utf-8-sig")
+        except FileNotFoundError:
+            return ""
 
     def feedback(self, phase: Phase) -> Document | None:
         """A person's review of the phase."""
-        return self._find("user_feedback", self.folder(phase) + layout.FEEDBACK)
+        found = self._find("user_feedback", self.folder(phase) + layout.FEEDBACK)
+        if found is not None and not found.faults:
+            check_place(found, "phase_number", phase.number)
+        return found
 
     def review(self, phase: Phase) -> Review | None:
         """What a person decided on the phase; None where there is no feedback."""
@@ -126,8 +235,11 @@ class Reading:
             decision = decide(found.value)
         except UnlikeDecision as error:
             raise InvalidDocument([found.problem(str(error), name) for name in ("approved", "action")]) from None
-        outdated = decision == "approved" and found.value["reviewed_content"] != self.reviewed_content(phase)
+        outdated = decision == "approved" and _texts(found.value["reviewed_content"]) != self._text_digests(phase)
         return Review(decision, outdated)
+
+    def _text_digests(self, phase: Phase) -> dict[str, str]:
+        return _texts(self.reviewed_content(phase))
 
     def last_saved(self) -> int:
         """The highest order of saving so far, also of checkpoints that cannot be read but still say it."""
@@ -153,12 +265,20 @@ class Reading:
             raise NotThere(f"the checkpoint of phase {phase.number}", self.folder(phase) + layout.CHECKPOINT)
         if found.problems:
             return list(found.problems)
-        return found.disagreements(shown_checkpoint(found.value, self.phases))
+        rows = found.value["ledger"]
+        so = [merged(row, self.output_head(phase, row["agent_name"])) for row in rows]
+        wrong = [f"shows {row}, and its file says {is_so}" for row, is_so in zip(rows, so, strict=True) if row != is_so]
+        shown = found.disagreements(shown_checkpoint(found.value, self.phases))
+        return [found.problem(f"{message}; the next save draws it anew", "ledger") for message in wrong] + shown
 
 
-def _check_place(document: Document, field: str, wanted: object) -> None:
+def check_place(document: Document, field: str, wanted: object) -> None:
     """Refuse a document that says it belongs elsewhere: it was copied or moved by hand."""
     found = document.value[field]
     if found != wanted:
         message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
         raise InvalidDocument([document.problem(message, field)])
+
+
+def _texts(rows: list[Value]) -> dict[str, str]:
+    return {row["document"]: row["digest"] for row in rows}

@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.document.check import check_text
-from haytham.document.digest import text_digest
-from haytham.errors import HaythamError, InvalidDocument, InvalidValue
+from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere, quote
 from haytham.session import layout, ledger
-from haytham.session.names import check_agent_name, check_id
+from haytham.session.names import check_agent_name, check_id, title
 from haytham.session.reading import Reading
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
 from haytham.session.summary import Summary, decide
+from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
+    from haytham.agent import Task
     from haytham.session.shelf import Document
     from haytham.session.summary import Value
     from haytham.store.protocol import SharedStore
-    from haytham.workflow import Phase, Workflow
+    from haytham.workflow import Phase, WorkflowFiles
 
 log = logging.getLogger(__name__)
 
@@ -39,21 +41,27 @@ class Session:
         self.project_id = check_id("project id", project_id)
         self.session_id = check_id("session id", session_id)
         self.prefix = layout.session_prefix(project_id, session_id)
-        self._store = store
+        self.store = store
         self._shelf = Shelf(store)
         self._is_swept = False
 
-    def create(self, *, user_id: str, workflow: Workflow, mode: str) -> None:
+    def create(
+        self, *, user_id: str, source: WorkflowFiles, mode: str, model: str | None = None, rebuild: bool = False
+    ) -> None:
         """Make the session, its folders first and its manifest last; nothing changes where the same one is there."""
         check_id("user id", user_id)
-        phases = workflow.mode_phases(mode)
-        wanted = {"user_id": user_id, "workflow_type": workflow.name, "execution_mode": mode}
-        self._copy_workflow(workflow)
+        phases = source.workflow.mode_phases(mode)
+        wanted = {"user_id": user_id, "workflow_type": source.workflow.name, "execution_mode": mode}
+        if not self.exists():  # before the session's lock: the project's is always taken first
+            self._copy_workflow(source)
         with self._locked():
             there = self._shelf.find("session_manifest", self.prefix + layout.MANIFEST)
             if there is None:
+                if not rebuild:
+                    self._refuse_leftovers()
                 self._prepare(phases)
-                self._write_first_manifest(workflow, phases, wanted)
+                chosen = {} if model is None else {"model": model}
+                self._write_first_manifest(source, phases, {**wanted, **chosen})
             else:
                 self._check_same(there.value, wanted)
                 self._prepare(self.read().phases)
@@ -69,9 +77,9 @@ class Session:
     def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any) -> None:
         """Save how a phase stands, and what its agents did as far as their own files do not say."""
         rows = ledger.read_rows(agents)
-        with self._saving() as reading:
+        with self.saving() as reading:
             phase = reading.there(number)
-            rows = [ledger.filled(row, reading.output_head(phase, row["agent_name"])) for row in rows]
+            rows = [ledger.merged(row, reading.output_head(phase, row["agent_name"])) for row in rows]
             value = {**facts, "saved": reading.last_saved() + 1, "phase": phase.number, "ledger": rows}
             self._write_checkpoint(reading, phase, value)
 
@@ -79,9 +87,11 @@ class Session:
         """Save what an agent wrote, byte for byte, and how it came to be."""
         check_agent_name(agent_name)
         check_text("output content", text)
-        with self._saving() as reading:
+        with self.saving() as reading:
             phase = reading.there(number)
             value = {
+                "phase_number": phase.number,
+                "attempt": reading.attempt(phase),
                 "wrote": text_digest(text),
                 "agent": agent_name,
                 "executed": clock.now(),
@@ -90,21 +100,85 @@ class Session:
             }
             over = reading.output(phase, agent_name)
             key = reading.folder(phase) + layout.output_file(agent_name)
-            self._write(reading, "agent_output", key, value, shown=shown_output(phase, agent_name), over=over)
-            self._redraw_checkpoint(reading, phase, value)
+            self.write(reading, "agent_output", key, value, shown=shown_output(phase, agent_name), over=over)
+            self._redraw_checkpoint(reading, phase, value, None if over is None else over.value)
+
+    def save_task(self, number: Any, task: Task) -> None:
+        """Save what an agent is asked, to the letter."""
+        with self._locked():
+            reading = self._begin()
+            phase = reading.there(number)
+            key = f"{reading.folder(phase)}{layout.TASKS}{layout.output_file(task.agent)}"
+            parts = [{"part": part, "digest": digest} for part, digest in task.parts.items()]
+            facts = {"agent": task.agent, "phase": phase.number, "attempt": task.attempt, "parts": parts}
+            value = {**facts, "prompt": task.prompt}
+            over = self._shelf.find("task", key)
+            self.write(reading, "task", key, value, shown={"agent_title": title(task.agent)}, over=over)
 
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:
         """Save a person's review of a phase, bound to the texts that are there now."""
-        with self._saving() as reading:
+        with self.saving() as reading:
             phase = reading.there(number)
-            value = {**facts, "reviewed_content": reading.reviewed_content(phase)}
+            rows = reading.reviewed_content(phase)
+            place = {"phase_number": phase.number, "attempt": reading.attempt(phase)}
+            value = {**place, **facts, "reviewed_content": rows}
             self._shelf.check("user_feedback", value)
             decide(value)
             key = reading.folder(phase) + layout.FEEDBACK
             over = reading.feedback(phase)
-            self._write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
+            self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
 
-    def change_manifest(self, facts: Mapping[str, Any]) -> Value:
+    def redraw(self) -> list[str]:
+        """Draw every shown copy anew; those that were not as they should be."""
+        done = []
+        with self.saving() as reading:
+            for phase in reading.phases:
+                found = reading.checkpoint(phase)
+                if found is not None and not found.faults and reading.checkpoint_problems(phase):
+                    self._write_checkpoint(reading, phase, found.value)
+                    done.append(f"drew {found.key.removeprefix(self.prefix)} anew")
+            stale = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(reading.summary()))
+            return [*done, f"drew {layout.MANIFEST} anew"] if stale else done
+
+    def accept_workflow(self, source: WorkflowFiles) -> list[str]:
+        """Go on with another workflow: phases it has, too, stay where they are; others are set aside, never lost."""
+        self._copy_workflow(source)
+        with self._locked():
+            reading = self._begin()
+            phases = source.workflow.mode_phases(reading.manifest.value["execution_mode"])
+            said = [self._set_aside(name) for name in self._unowned(reading, phases)]
+            self._prepare(phases)
+            facts = {"workflow": source.digest, "phases": source.workflow.digest, "origin": source.origin}
+            value = {**reading.manifest.value, **facts, "last_updated": clock.now()}
+            shown = shown_manifest(Summary(value, phases, {}, {}))
+            key = self.prefix + layout.MANIFEST
+            self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
+        with self.saving():
+            return said
+
+    def _unowned(self, reading: Reading, phases: tuple[Phase, ...]) -> list[str]:
+        """Documents of phases that the new workflow has not, or of agents that its phases have not."""
+        owned = {layout.phase_folder(phase): phase for phase in phases}
+        names = {(phase.number, phase.name, phase.slug) for phase in phases}
+        kept = {
+            layout.phase_folder(phase) for phase in reading.phases if (phase.number, phase.name, phase.slug) in names
+        }
+        keys = [key.removeprefix(self.prefix) for key in self.store.keys(self.prefix)]
+        found = []
+        for name in (key for key in keys if key.startswith("phase_")):
+            folder, _, rest = name.partition("/")
+            agents = layout.output_agents([rest]) if "/" not in rest else []
+            lost = folder in owned and any(agent not in owned[folder].agents for agent in agents)
+            if folder not in kept or lost:
+                found.append(name)
+        return found
+
+    def _set_aside(self, name: str) -> str:
+        self.store.write(f"{self.prefix}set_aside/{name}", self.store.read(self.prefix + name))
+        self.store.delete(self.prefix + name)
+        return f"set aside: {name}"
+
+    def change_manifest(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change what the manifest is the home of; what it says then."""
         with self._locked():
             reading = self._begin()
@@ -112,45 +186,57 @@ class Session:
             return self.read().manifest.value
 
     @contextmanager
-    def _saving(self) -> Iterator[Reading]:
+    def saving(self) -> Iterator[Reading]:
         """Hold the lock while documents are saved; draw the manifest anew when they are."""
         with self._locked():
             reading = self._begin()
+            self._report_changes(reading)
             yield reading
             with _only_shown(self.prefix + layout.MANIFEST):
                 self._write_manifest(reading, reading.manifest.value)
 
-    def _locked(self) -> Any:
-        return self._store.lock(layout.session_lock(self.project_id, self.session_id))
+    def _report_changes(self, reading: Reading) -> None:
+        """Name what the manifest shows and is not so, before it is drawn anew: a person may have meant something."""
+        with _only_shown(reading.manifest.key):
+            is_so = shown_manifest(reading.summary())
+            for name, found in reading.manifest.parsed.shown.items():
+                if found != is_so.get(name):
+                    message = f"shows {quote(found)}, and is {quote(is_so.get(name))} by the checkpoints; drawn anew"
+                    log.warning("%s", reading.manifest.problem(message, name))
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return self.store.lock(layout.session_lock(self.project_id, self.session_id))
 
     def _begin(self) -> Reading:
         """Read the session to save something in it; the first time, sweep what a crash left in its folders."""
         reading = self.read()
         if not self._is_swept:
-            self._prepare(phase for phase in reading.phases if self._store.holds(reading.folder(phase)))
+            self._prepare(phase for phase in reading.phases if self.store.holds(reading.folder(phase)))
         return reading
 
     def _prepare(self, phases: Iterable[Phase]) -> None:
         for folder in ("", *(f"{layout.phase_folder(phase)}/" for phase in phases)):
-            self._store.prepare(self.prefix + folder)
+            self.store.prepare(self.prefix + folder)
         self._is_swept = True
 
-    def _copy_workflow(self, workflow: Workflow) -> None:
+    def _copy_workflow(self, source: WorkflowFiles) -> None:
         """Keep the workflow with the project, so that a session goes on with the one it began with."""
-        folder = layout.workflow_prefix(self.project_id, workflow.digest)
-        there = self._store.keys(folder)
-        missing = [name for name in workflow.files if folder + name not in there]
+        folder = layout.workflow_prefix(self.project_id, source.digest)
+        there = self.store.keys(folder)
+        missing = [name for name in source.files if folder + name not in there]
         if not missing:
             return
-        with self._store.lock(self.project_id):
-            self._store.prepare(folder)
+        with self.store.lock(self.project_id):
+            self.store.prepare(folder)
             for name in missing:
-                self._store.write(folder + name, workflow.files[name])
+                self.store.write(folder + name, source.files[name])
 
-    def _write_first_manifest(self, workflow: Workflow, phases: tuple[Phase, ...], facts: Value) -> None:
+    def _write_first_manifest(self, source: WorkflowFiles, phases: tuple[Phase, ...], facts: Value) -> None:
         moment = clock.now()
         value = {
-            "workflow": workflow.digest,
+            "workflow": source.digest,
+            "phases": source.workflow.digest,
+            "origin": source.origin,
             "session_id": self.session_id,
             "project_id": self.project_id,
             **facts,
@@ -160,40 +246,56 @@ class Session:
         shown = shown_manifest(Summary(value, phases, {}, {}))
         self._shelf.write("session_manifest", self.prefix + layout.MANIFEST, value, shown=shown, over=None)
 
-    def _check_same(self, there: Value, wanted: Value) -> None:
+    def _refuse_leftovers(self) -> None:
+        """Refuse to make a session where the documents of one lie whose manifest is lost."""
+        left = self.store.keys(self.prefix)
+        if left:
+            key = self.prefix + layout.MANIFEST
+            raise NotThere("the manifest of the session that lies here", key, "haytham doctor rebuilds it")
+
+    def _check_same(self, there: Mapping[str, Any], wanted: Value) -> None:
         for name, value in wanted.items():
             if there[name] != value:
                 what = f"session {self.session_id!r} is there already with another {name.replace('_', ' ')}"
                 raise InvalidValue(what, value, repr(there[name]))
 
-    def _write_manifest(self, reading: Reading, value: Value) -> None:
+    def _write_manifest(self, reading: Reading, value: Mapping[str, Any]) -> None:
         value = {**value, "last_updated": clock.now()}
         summary = reading.summary()
         shown = shown_manifest(Summary(value, summary.phases, summary.checkpoints, summary.reviews))
         key = self.prefix + layout.MANIFEST
-        self._write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
+        self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
 
-    def _write_checkpoint(self, reading: Reading, phase: Phase, value: Value) -> None:
+    def _write_checkpoint(self, reading: Reading, phase: Phase, value: Mapping[str, Any]) -> None:
         key = reading.folder(phase) + layout.CHECKPOINT
         shown = shown_checkpoint(value, reading.phases)
-        self._write(reading, "checkpoint", key, value, shown=shown, over=reading.checkpoint(phase))
+        self.write(reading, "checkpoint", key, value, shown=shown, over=reading.checkpoint(phase))
 
-    def _redraw_checkpoint(self, reading: Reading, phase: Phase, output: Value) -> None:
+    def _redraw_checkpoint(
+        self, reading: Reading, phase: Phase, output: Value, before: Mapping[str, Any] | None
+    ) -> None:
         """Let the checkpoint show what an agent's file says now."""
         with _only_shown(reading.folder(phase) + layout.CHECKPOINT):
             there = reading.checkpoint(phase)
             if there is None:
                 return
-            rows = ledger.updated(there.value["ledger"], output)
+            rows = ledger.updated(there.value["ledger"], output, before)
             if rows != there.value["ledger"]:
                 self._write_checkpoint(reading, phase, {**there.value, "ledger": rows})
 
-    def _write(  # noqa: PLR0913 - a document, and what it is written over
-        self, reading: Reading, kind: str, key: str, value: Value, *, shown: Mapping[str, Any], over: Document | None
+    def write(  # noqa: PLR0913 - a document, and what it is written over
+        self,
+        reading: Reading,
+        kind: str,
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        shown: Mapping[str, Any],
+        over: Document | None,
     ) -> None:
         """Store a document over the one that was read; one that cannot be read is never written over."""
-        if over is not None and over.faults:
-            raise InvalidDocument(over.faults)
+        if over is not None and (over.faults or over.unclaimed):
+            raise InvalidDocument(over.faults or over.unclaimed)
         reading.keep(self._shelf.write(kind, key, value, shown=shown, over=over))
 
 

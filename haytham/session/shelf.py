@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Document:
         return bytes_digest(self.data)
 
     @property
-    def value(self) -> dict[str, Any]:
+    def value(self) -> Mapping[str, Any]:
         """What the document says; InvalidDocument where it cannot be read."""
         if self.faults:
             raise InvalidDocument(self.faults)
@@ -53,14 +54,19 @@ class Document:
         return tuple(problem.within(self.key) for problem in self.parsed.faults) if self.parsed.problems else ()
 
     @property
+    def unclaimed(self) -> tuple[Problem, ...]:
+        """The problems of text that has no seat: to write the document anew would lose it."""
+        return tuple(problem.within(self.key) for problem in self.parsed.problems if problem.unclaimed)
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """All problems, those of what is only shown among them."""
         return tuple(problem.within(self.key) for problem in self.parsed.problems)
 
     def problem(self, message: str, field: str) -> Problem:
         """A problem of this document at the seat of a field."""
-        seat = load_kind(self.kind).field.get(field)
-        section, label = (seat.section, seat.label) if seat is not None else (None, "title")
+        seat = load_kind(self.kind).field_by_name.get(field)
+        section, label = seat.place if seat is not None else (None, "title")
         return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key)
 
     def disagreements(self, shown: Mapping[str, Any]) -> list[Problem]:
@@ -123,26 +129,27 @@ class Shelf:
 
     def find_head(self, kind: str, key: str) -> Document | None:
         """A document without the content that stands last, read no further than needed."""
-        mark = f"\n## {load_kind(kind).sections[-1].name}".encode()
+        heading = re.compile(rb"^## " + load_kind(kind).sections[-1].name.encode() + rb"[ \t]*\r?\n", re.MULTILINE)
         limit = _HEAD
         try:
             data = self.store.read(key, limit=limit)
-            while len(data) == limit and mark not in data[: -len(mark) - 2]:
+            found = heading.search(data)
+            while found is None and len(data) == limit:
                 limit *= 4
                 data = self.store.read(key, limit=limit)
+                found = heading.search(data)
         except FileNotFoundError:
             return None
-        end = data.find(b"\n", data.find(mark) + 1)
-        return self._document(kind, key, data[: end + 1] if mark in data and end >= 0 else data, head=True)
+        return self._document(kind, key, data if found is None else data[: found.end()], head=True)
 
-    def check(self, kind: str, value: dict[str, Any]) -> None:
+    def check(self, kind: str, value: Mapping[str, Any]) -> None:
         """Refuse a value that does not satisfy its kind, before anything is made of it."""
         from haytham.document.render import check_value  # noqa: PLC0415 - who only reads need not load Jinja
 
         check_value(load_kind(kind), value)
 
     def write(
-        self, kind: str, key: str, value: dict[str, Any], *, shown: Mapping[str, Any], over: Document | None
+        self, kind: str, key: str, value: Mapping[str, Any], *, shown: Mapping[str, Any], over: Document | None
     ) -> Document:
         """Draw a document and store it in the place of the one that was read before, or of none."""
         from haytham.document.render import render_and_read  # noqa: PLC0415 - who only reads need not load Jinja

@@ -8,7 +8,9 @@ from haytham.session.names import title
 from haytham.session.summary import next_phase, row_tokens, total
 
 if TYPE_CHECKING:
-    from haytham.session.summary import Summary, Value
+    from collections.abc import Mapping
+
+    from haytham.session.summary import Summary
     from haytham.workflow import Phase
 
 Shown = dict[str, Any]
@@ -45,7 +47,7 @@ def _phase_row(phase: Phase, summary: Summary) -> Shown:
     }
 
 
-def shown_checkpoint(value: Value, phases: tuple[Phase, ...]) -> Shown:
+def shown_checkpoint(value: Mapping[str, Any], phases: tuple[Phase, ...]) -> Shown:
     """What a checkpoint shows: names, inputs, outputs, sums and the next phase."""
     phase = next(phase for phase in phases if phase.number == value["phase"])
     following = next_phase(phases, phase.number)

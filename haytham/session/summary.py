@@ -26,7 +26,7 @@ _ACTIONS: dict[str, Decision] = {
 
 @dataclass(frozen=True)
 class Review:
-    """What a person decided on a phase, if anything, and whether the text has changed since."""
+    """What a person decided on a phase, if anything, and whether an approved text has changed since."""
 
     decision: Decision | None
     outdated: bool
@@ -34,16 +34,16 @@ class Review:
     @property
     def open(self) -> bool:
         """Whether the gate waits for a person."""
-        return self.decision is None or (self.outdated and self.decision == "approved")
+        return self.decision is None or self.outdated
 
 
 @dataclass(frozen=True)
 class Summary:
     """A session at one moment: what its documents say, and all that follows from them."""
 
-    manifest: Value
+    manifest: Mapping[str, Any]
     phases: tuple[Phase, ...]
-    checkpoints: Mapping[int, Value]
+    checkpoints: Mapping[int, Mapping[str, Any]]
     reviews: Mapping[int, Review]
 
     @property
@@ -89,10 +89,11 @@ class UnlikeDecision(HaythamError, ValueError):
     """`Approved` and `Action` say different things."""
 
     def __init__(self, approved: bool, action: str) -> None:  # noqa: FBT001 - a value, not a switch
-        super().__init__(f"found Approved: {str(approved).lower()} and Action: {action}; allowed: two that agree")
+        said = f"found Approved: {str(approved).lower()} and Action: {action}"
+        super().__init__(f"{said}; allowed: two that agree, or one of them alone")
 
 
-def decide(feedback: Value) -> Decision | None:
+def decide(feedback: Mapping[str, Any]) -> Decision | None:
     """What a review decides; None where it decides nothing, UnlikeDecision where it says two things."""
     approved, action = feedback["approved"], feedback["action"]
     if approved is not None and action != "pending" and approved != (action == "approved"):
@@ -113,7 +114,7 @@ def total(values: Iterable[float | None]) -> float | None:
     return float(sum(Decimal(repr(float(value))) for value in known))
 
 
-def row_tokens(row: Value) -> int | None:
+def row_tokens(row: Mapping[str, Any]) -> int | None:
     """All tokens of an agent: as given, else input and output together."""
     if row["tokens"] is not None:
         return int(row["tokens"])

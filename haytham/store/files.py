@@ -6,26 +6,32 @@ the new ones, whatever is killed when. Names with a leading dot are never keys: 
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
+import socket
 import stat
 import threading
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.errors import InvalidValue, Locked, NotThere
+from haytham import clock
+from haytham.errors import InvalidValue, Locked, NotThere, Running
 from haytham.store.protocol import ANY, bytes_digest, check_expected, check_key, check_line, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+log = logging.getLogger(__name__)
+
 _TEMPORARY = ".haytham-"
 _LOCKS = ".locks"
 _ALL = ""
 _PATIENCE = 60.0
+_HOST = socket.gethostname()
 _POLL = 0.002
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -42,7 +48,11 @@ class FileStore:
     """Bytes under keys, each a file below one base folder; a link that leads out of it is refused."""
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
+        if not isinstance(base_dir, str | os.PathLike) or "\0" in os.fspath(base_dir):
+            raise InvalidValue("base folder", base_dir, "the path of a folder")
         self.base = Path(os.path.realpath(base_dir))
+        if os.path.lexists(self.base) and not self.base.is_dir():
+            raise InvalidValue("base folder", str(base_dir), "a folder; this is a file")
         self._root = str(self.base)
         self._own = _Own()
 
@@ -122,12 +132,42 @@ class FileStore:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the write lock of a name; it is let go when the process dies."""
+        if name in self._own.held:
+            yield
+            return
         with self._lock(f"{check_key(name)}/"):
             self._own.held.append(name)
             try:
                 yield
             finally:
                 self._own.held.remove(name)
+
+    @contextmanager
+    def run_lock(self, name: str) -> Iterator[None]:
+        """Hold the lock of a runner, however long it runs; Running, with who holds it, where another one does.
+
+        It is let go when the process dies. One that a process of another host left behind is never taken over.
+        """
+        from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
+
+        folder = f"{self._root}/{_LOCKS}/{check_key(name)}"
+        _make_folder(folder)
+        lock, note = FileLock(f"{folder}/.run", timeout=0), f"{folder}/.runner"
+        try:
+            lock.acquire()
+        except Timeout:
+            raise Running(name, *_read_note(note)) from None
+        try:
+            owner = _read_note(note)
+            if owner[1] not in ("?", _HOST):
+                raise Running(name, *owner)
+            Path(note).write_text(f"{os.getpid()}\n{_HOST}\n{clock.now()}\n", encoding="utf-8")
+            try:
+                yield
+            finally:
+                _remove(note)
+        finally:
+            lock.release()
 
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
@@ -185,6 +225,15 @@ class FileStore:
             return None
 
 
+def _read_note(path: str) -> tuple[str, str, str]:
+    """Process, host and time that the note beside a run lock says."""
+    try:
+        process, host, since, *_ = Path(path).read_text(encoding="utf-8").split("\n")
+    except (FileNotFoundError, ValueError):
+        return "?", "?", "?"
+    return process, host, since
+
+
 def _write_temporary(folder: str, data: bytes) -> str:
     """A new file with these bytes, on the disk, under a name that is no key."""
     temporary = f"{folder}/{_TEMPORARY}{secrets.token_hex(8)}"
@@ -218,14 +267,19 @@ def _make_folder(folder: str) -> None:
 def _remove(path: str) -> None:
     """Remove a file or a folder; who else removes it at the same time is welcome to."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, onerror=_unless_gone)
     else:
         with suppress(FileNotFoundError):
             os.unlink(path)
 
 
+def _unless_gone(_call: object, _path: str, about: tuple[type[BaseException], BaseException, object]) -> None:
+    if not isinstance(about[1], FileNotFoundError):
+        raise about[1]
+
+
 def _read_all(file: int, size: int) -> bytes:
-    """The first bytes of a file that is replaced as a whole and never grows."""
+    """The first bytes of a file, as many as it had when it was opened."""
     data = os.read(file, size)
     while len(data) < size and (more := os.read(file, size - len(data))):
         data += more
@@ -274,4 +328,7 @@ def _walk(folder: str, start: str, depth: int | None) -> Iterator[str]:
         if not entry.is_dir(follow_symlinks=False):
             yield start + entry.name
         elif depth is None or depth > 1:
-            yield from _walk(entry.path, f"{start}{entry.name}/", None if depth is None else depth - 1)
+            try:
+                yield from _walk(entry.path, f"{start}{entry.name}/", None if depth is None else depth - 1)
+            except PermissionError as error:
+                log.warning("a folder cannot be read and is passed over: %s", error)

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from haytham.errors import NotThere
+from haytham.errors import NotThere, Running
 from haytham.store.protocol import ANY, bytes_digest, check_expected, check_key, check_line, check_prefix
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class MemoryStore:
         self._bytes: dict[str, bytes] = {}
         self._folders: set[str] = set()
         self._guard = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.RLock] = {}
+        self._runs: dict[str, threading.Lock] = {}
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
         """The bytes under a key, or the first of them."""
@@ -75,9 +76,21 @@ class MemoryStore:
         """Nothing is held open."""
 
     @contextmanager
+    def run_lock(self, name: str) -> Iterator[None]:
+        """Hold the lock of a runner."""
+        with self._guard:
+            lock = self._runs.setdefault(check_key(name), threading.Lock())
+        if not lock.acquire(blocking=False):
+            raise Running(name, "?", "this one", "?")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the write lock of a name."""
         with self._guard:
-            lock = self._locks.setdefault(check_key(name), threading.Lock())
+            lock = self._locks.setdefault(check_key(name), threading.RLock())
         with lock:
             yield

@@ -52,10 +52,14 @@ class SharedStore(Store, Protocol):
     def holds(self, prefix: str) -> bool:
         """Whether a folder was prepared, or has keys below it."""
 
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Hold the write lock of a name for some milliseconds; Locked where it cannot be had. Not re-entrant.
+    def run_lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the lock of a runner, however long it runs; Running where another one holds it."""
 
-        Who writes below a folder that has a lock holds it, always: expectations are then checked under it.
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Hold the write lock of a name for some milliseconds; Locked where it cannot be had.
+
+        A thread may hold it twice. Who writes below a folder that has a lock holds it, always: expectations are then
+        checked under it.
         """
 
 

@@ -1,0 +1,1 @@
+"""One adapter a file, imported only when a model string names it."""

@@ -1,0 +1,118 @@
+"""The table the product stands on, pure: what each phase is, and what resume does with it.
+
+A phase's text is the agent's while it matches the digest in its own header, else a person revised it. It is stale when
+the task it would get now is not the one it answered, nor one that an approval accepted for that text. The first row
+that applies decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from haytham.session.summary import Decision
+    from haytham.workflow import Phase
+
+Step = Literal["rejected", "nothing", "run", "next attempt", "run again", "gate", "approved"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An agent's output as far as progress asks: its digests, and the task the agent would get now."""
+
+    status: str
+    text: str
+    wrote: str
+    task: str | None
+    due: str
+
+    @property
+    def revised(self) -> bool:
+        """Whether a person changed the text since the agent wrote it."""
+        return self.text != self.wrote
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A person's review as far as progress asks."""
+
+    decision: Decision | None
+    attempt: int
+    texts: Mapping[str, str]
+    tasks: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class PhaseFacts:
+    """What the documents of a phase say; `left_out` is why a phase is passed over, where it is."""
+
+    phase: Phase
+    status: str
+    attempt: int
+    outputs: Mapping[str, Output]
+    feedback: Feedback | None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What resume does with a phase, for which agents, and why."""
+
+    step: Step
+    agents: tuple[str, ...] = ()
+    why: str = ""
+
+
+def judge(facts: PhaseFacts) -> Verdict:
+    """The first row of the table that applies to a phase."""
+    feedback = facts.feedback if facts.feedback is not None and facts.feedback.attempt == facts.attempt else None
+    decision = feedback.decision if feedback is not None else None
+    if decision == "rejected":
+        return Verdict("rejected")
+    if facts.left_out is not None:
+        return Verdict("nothing", why=facts.left_out)
+    waiting = tuple(agent for agent in facts.phase.agents if not _is_done(facts, agent))
+    if waiting or facts.status != "completed":
+        return Verdict("run", waiting)
+    if decision == "changes":
+        return Verdict("next attempt", facts.phase.agents)
+    return _judge_texts(facts, feedback)
+
+
+def _judge_texts(facts: PhaseFacts, feedback: Feedback | None) -> Verdict:
+    stale = {agent: output for agent, output in facts.outputs.items() if is_stale(agent, output, feedback)}
+    own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
+    if own:
+        return Verdict("run again", own, why="what it builds on has changed")
+    if stale:
+        return Verdict("gate", tuple(stale), why="what it builds on has changed, and a person has revised it")
+    if feedback is not None and feedback.decision == "approved":
+        texts = {agent: output.text for agent, output in facts.outputs.items()}
+        return Verdict("approved") if feedback.texts == texts else Verdict("gate", why="the text has changed since")
+    if feedback is None and facts.phase.review == "none":
+        return Verdict("approved", why="no review is asked for")
+    return Verdict("gate", why="it waits for review")
+
+
+def is_stale(agent: str, output: Output, feedback: Feedback | None) -> bool:
+    """Whether the task an output would get now is neither the one it answered nor one that was accepted for it."""
+    if output.task is None or output.due == output.task:
+        return False
+    accepted = feedback is not None and feedback.decision == "approved" and feedback.tasks.get(agent) == output.due
+    return not (accepted and feedback is not None and feedback.texts.get(agent) == output.text)
+
+
+def _is_done(facts: PhaseFacts, agent: str) -> bool:
+    """Whether an agent has an output that is completed, or was repaired by a person.
+
+    What lies in the phase's folder is of the present attempt: an earlier one was moved away.
+    """
+    output = facts.outputs.get(agent)
+    return output is not None and _is_good(output)
+
+
+def _is_good(output: Output) -> bool:
+    return output.status == "completed" or (output.status == "failed" and output.revised)

@@ -1,0 +1,203 @@
+"""The only loop: asks where a session stands, does the next thing, stores it, and asks again, until a person is needed.
+
+Nothing lives in memory between two turns: a crash, an edit and a colleague are all just the next read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from haytham import clock
+from haytham.agent import DEFAULT_MODEL, find_agent, read_agent, runs_code
+from haytham.errors import NotTrusted
+from haytham.prompt import prompt
+from haytham.session.gate import Gate
+from haytham.session.layout import output_file, session_lock
+from haytham.standing import Standing
+from haytham.text import text_digest
+
+if TYPE_CHECKING:
+    from haytham.agent import AgentSpec, Reply, Task
+    from haytham.event import Events
+    from haytham.session.session import Session
+    from haytham.standing import Place
+    from haytham.workflow import Phase
+
+Status = Literal["completed", "waiting", "rejected", "failed"]
+_BACKOFF = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: completed, or at which phase it waits, was rejected or failed, and which agents failed."""
+
+    status: Status
+    phase: Phase | None = None
+    why: str = ""
+    agents: tuple[str, ...] = ()
+
+
+class Runner:
+    """Drives one session. `approve_as` approves every gate in that name, and the record says so."""
+
+    def __init__(
+        self, session: Session, events: Events, *, approve_as: str | None = None, may_run_code: bool = False
+    ) -> None:
+        self._session = session
+        self._gate = Gate(session)
+        self._events = events
+        self._approve_as = approve_as
+        self._may_run_code = may_run_code
+
+    async def run(self, *, by: str | None = None) -> Outcome:
+        """Go on until the session is completed, rejected, failed, or waits for a person."""
+        with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
+            self._gate.finish()
+            for number, said in self._gate.stamp(by):
+                self._events.emit("decision", phase=number, decision=said, by=by)
+            while True:
+                outcome = await self._turn(Standing(self._session.read()))
+                if outcome is not None:
+                    self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
+                    return outcome
+
+    async def _turn(self, standing: Standing) -> Outcome | None:
+        """Do the next thing; an outcome where that ends the run."""
+        place = standing.next
+        if place is None:
+            return Outcome("completed")
+        step, phase = place.verdict.step, place.facts.phase
+        if step == "rejected":
+            return Outcome("rejected", phase)
+        if step == "next attempt":
+            self._gate.next_attempt(phase.number)
+            self._events.emit("attempt_started", phase=phase.number, attempt=place.facts.attempt + 1)
+            return None
+        if step in ("run", "run again"):
+            return await self._run_phase(standing, place)
+        return self._stop_at_gate(place)
+
+    def _stop_at_gate(self, place: Place) -> Outcome | None:
+        phase = place.facts.phase
+        feedback = place.facts.feedback
+        if feedback is None or feedback.decision is not None or feedback.attempt != place.facts.attempt:
+            self._gate.open(phase.number)
+            self._events.emit("gate_opened", phase=phase.number, why=place.verdict.why)
+        if self._approve_as is None:
+            return Outcome("waiting", phase, place.verdict.why)
+        said = self._gate.answer(phase.number, "approved", by=self._approve_as, changes=[])
+        self._events.emit("decision", phase=phase.number, decision=said, by=self._approve_as)
+        return None
+
+    async def _run_phase(self, standing: Standing, place: Place) -> Outcome | None:
+        """Run agents of a phase, side by side or one after the other, and save how the phase stands then."""
+        phase, started, begun = place.facts.phase, clock.now(), clock.ticks()
+        self._events.emit("phase_started", phase=phase.number, name=phase.name, agents=list(place.verdict.agents))
+        if phase.run == "sequential":
+            failed = await self._one_by_one(standing, phase, place.verdict.agents)
+        else:
+            done = await asyncio.gather(*(self._run_agent(standing, phase, name) for name in place.verdict.agents))
+            failed = tuple(name for name, good in zip(place.verdict.agents, done, strict=True) if not good)
+        self._save_phase(phase, failed, started, clock.ticks() - begun)
+        if failed:
+            return Outcome("failed", phase, f"{', '.join(failed)} failed", failed)
+        return None
+
+    async def _one_by_one(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> tuple[str, ...]:
+        for name in agents:
+            if not await self._run_agent(standing, phase, name):
+                return (name,)
+            standing = Standing(self._session.read())
+        return ()
+
+    def _save_phase(self, phase: Phase, failed: tuple[str, ...], started: str, duration: float) -> None:
+        reading = self._session.read()
+        outputs = {name: document.value for name, document in reading.outputs(phase).items()}
+        rows = [
+            {"agent_name": name, "status": outputs[name]["status"], "output_file": output_file(name)}
+            for name in phase.agents
+            if name in outputs
+        ]
+        modes = {"parallel": "parallel" if len(phase.agents) > 1 else "single", "sequential": "sequential_interactive"}
+        facts: dict[str, Any] = {
+            "status": "failed" if failed else "completed",
+            "started": started,
+            "completed": None if failed else clock.now(),
+            "duration": round(duration, 3),
+            "retry_count": reading.attempt(phase) - 1,
+            "execution_mode": modes[phase.run],
+        }
+        if failed:
+            facts["errors"] = [f"{name}: {outputs[name].get('error_message') or 'failed'}" for name in failed]
+        self._session.save_checkpoint(phase.number, facts, rows)
+        self._events.emit("phase_ended", phase=phase.number, status=facts["status"])
+
+    async def _run_agent(self, standing: Standing, phase: Phase, name: str) -> bool:
+        """Ask an agent, as often as its file allows, and store what it answers the moment it is there."""
+        spec = read_agent(name, standing.agent_file(name))
+        task = standing.task(phase, name)
+        task = replace(task, prompt=prompt(task, spec))
+        begun = clock.ticks()
+        try:
+            reply = await self._ask(task, spec)
+        except NotTrusted:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
+            self._save_failure(task, error, clock.ticks() - begun)
+            return False
+        self._save_reply(standing, phase, task, reply, clock.ticks() - begun)
+        return True
+
+    async def _ask(self, task: Task, spec: AgentSpec) -> Reply:
+        model = spec.model or self._session.read().manifest.value.get("model") or DEFAULT_MODEL
+        if runs_code(model) and not self._may_run_code:
+            raise NotTrusted(task.agent, model)
+        agent = find_agent(model)
+        for left in range(spec.retries, -1, -1):
+            self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
+            try:
+                return await asyncio.wait_for(agent(task, spec), spec.timeout)
+            except Exception as error:
+                said = str(error) or type(error).__name__
+                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=left)
+                if not left:
+                    raise
+                await asyncio.sleep(_BACKOFF * 2 ** (spec.retries - left))
+        raise AssertionError("an agent is asked at least once")
+
+    def _save_reply(self, standing: Standing, phase: Phase, task: Task, reply: Reply, duration: float) -> None:
+        facts: dict[str, Any] = {
+            "task": task.digest,
+            "duration": round(duration, 3),
+            "status": "completed",
+            "model": reply.model,
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+            "tools_used": list(reply.tools_used),
+        }
+        before = standing.place(phase.number).facts.outputs.get(task.agent)
+        if before is not None and before.text != text_digest(reply.text):
+            self._gate.reopen(phase.number)
+        self._session.save_task(phase.number, task)
+        self._session.save_output(phase.number, task.agent, facts, reply.text)
+        tokens = [reply.input_tokens, reply.output_tokens]
+        self._events.emit("agent_ended", phase=phase.number, agent=task.agent, tokens=tokens, cost=reply.cost)
+
+    def _save_failure(self, task: Task, error: Exception, duration: float) -> None:
+        facts = {
+            "task": task.digest,
+            "duration": round(duration, 3),
+            "status": "failed",
+            "model": None,
+            "input_tokens": None,
+            "output_tokens": None,
+            "tools_used": None,
+            "error_type": type(error).__name__,
+            "error_message": str(error) or type(error).__name__,
+            "stack_trace": "".join(traceback.format_exception(error)),
+        }
+        self._session.save_task(task.phase, task)
+        self._session.save_output(task.phase, task.agent, facts, "")

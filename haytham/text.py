@@ -1,0 +1,27 @@
+"""Digests and differences of texts as people read them. Bytes have digests of their own, in the store."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def text_digest(text: str) -> str:
+    """The digest of a text as a person reads it: line endings do not count."""
+    plain = text.replace("\r\n", "\n") if "\r" in text else text
+    return "sha256:" + hashlib.sha256(plain.encode()).hexdigest()
+
+
+def difference(before: str, after: str, name: str = "text") -> str:
+    """What changed between two texts, as a unified diff; empty where nothing did."""
+    from difflib import unified_diff  # noqa: PLC0415 - only where two texts differ
+
+    if before == after:
+        return ""
+    lines = unified_diff(before.split("\n"), after.split("\n"), f"{name} before", f"{name} now", lineterm="")
+    return "\n".join(lines)
+
+
+def counted(diff: str) -> tuple[int, int]:
+    """How many lines a unified diff adds and takes away."""
+    lines = diff.split("\n")[2:]
+    return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
