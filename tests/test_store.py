@@ -121,3 +121,20 @@ def test_every_write_is_synced_file_first_then_folder(base, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *names: (seen.append("replace"), real_replace(*names)))
     store.write("a/b", b"1")
     assert seen == [False, "replace", True]
+
+
+def test_a_new_folder_is_synced_in_the_one_above(base, monkeypatch):
+    """A folder that a write makes is on the disk before what is written in it."""
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.path.realpath(f"/proc/self/fd/{file}")), real(file)))
+    FileStore(base).write("a/b/c", b"1")
+    assert synced[:2] == [str(base), str(base / "a")]
+
+
+def test_a_lock_that_is_not_let_go_is_told(base, monkeypatch):
+    """A lock that cannot be had in time is an error that names it."""
+    monkeypatch.setattr("haytham.store.files._PATIENCE", 0.01)
+    first, second = FileStore(base), FileStore(base)
+    with first.lock("p/s"), pytest.raises(TimeoutError, match="p/s: another process has held"), second.lock("p/s"):
+        pytest.fail("two held it")

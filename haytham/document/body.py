@@ -169,8 +169,8 @@ def _read_table(_kind: Kind, field: Field, body: Body) -> Any:
     names = [str(column.label) for column in field.columns]
     rows = _table_cells(body, names)
     if rows is None or [cell.strip() for cell in rows[0]] != names:
-        wanted = "| " + " | ".join(names) + " |"
-        raise _Misread(f"found no table with these columns; allowed: {wanted}", _odd_line(body, len(names)))
+        line, odd = _odd_line(body, len(names))
+        raise _Misread(f"found {quote(odd)}; allowed: a table | {' | '.join(names)} |", line)
     return [_read_row(field, row, body.start + 2 + at) for at, row in enumerate(rows[1:])]
 
 
@@ -222,12 +222,11 @@ def _block_parser() -> BlockParser:
     return create_markdown(renderer=None, plugins=["table"]).block
 
 
-def _odd_line(body: Body, columns: int) -> int:
-    """The first line that has not as many cells as the table has columns."""
-    for number, line in body.filled():
-        if line.strip().strip("|").count("|") != columns - 1:
-            return number
-    return body.start
+def _odd_line(body: Body, columns: int) -> tuple[int, str]:
+    """The first line that has not as many cells as the table has columns, else the first of all."""
+    lines = list(body.filled())
+    odd = (pair for pair in lines if pair[1].strip().strip("|").count("|") != columns - 1)
+    return next(odd, lines[0] if lines else (body.start, "nothing"))
 
 
 _READERS: dict[str, Callable[[Kind, Field, Body], Any]] = {

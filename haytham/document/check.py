@@ -47,6 +47,7 @@ _TYPE_WORDS = {
 }
 _MOST_NODES = 100_000
 _DEEPEST = 64
+_LONGEST = 1300  # bits, about 400 digits
 _SHORT = 100
 
 
@@ -134,6 +135,8 @@ def _unfit(content: Any) -> Iterator[str]:
             waiting += [(inner, depth + 1) for inner in node]
         elif isinstance(node, str) and not _is_unicode(node):
             yield f"found {quote(node)}; allowed: valid Unicode, no lone surrogate"
+        elif isinstance(node, int) and node.bit_length() > _LONGEST:
+            yield f"found {quote(node)}; allowed: a number of at most 400 digits"
         elif isinstance(node, float) and not isfinite(node):
             yield f"found {node}; allowed: a finite number"
         elif not isinstance(node, str | int | float | None):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
 from typing import TYPE_CHECKING, TypeVar
 
-from haytham.errors import Conflict
+from haytham.errors import Conflict, Running
 from haytham.store.protocol import ABSENT, ANY, bytes_digest
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ def _refused(kind: type[E]) -> Iterator[list[E]]:
         refusals.append(error)
         return
     raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def _wins(store: Store, key: str, data: bytes, start: Barrier) -> bool:
+    """Whether this writer gets through, of all that begin at once."""
+    expect = ABSENT if key.startswith("absent") else bytes_digest(b"start")
+    start.wait()
+    try:
+        store.write(key, data, expect=expect)
+    except Conflict:
+        return False
+    return True
 
 
 class StoreContract:
@@ -88,19 +100,17 @@ class StoreContract:
 
     def test_of_writers_with_the_same_expectation_one_gets_through(self, store: Store) -> None:
         """Of several writers at once that expect the same, exactly one writes."""
-        for expect in (ABSENT, bytes_digest(b"start")):
-            if expect is not ABSENT:
-                store.write("a", b"start")
+        start = Barrier(4)
 
-            def attempt(number: int, expect: str = expect) -> bool:
-                try:
-                    store.write("a", b"%d" % number, expect=expect)
-                except Conflict:
-                    return False
-                return True
+        def attempt(writer: int) -> list[bool]:
+            return [_wins(store, key, b"%d" % writer, start) for key in keys]
 
-            with ThreadPoolExecutor(8) as pool:
-                assert sum(pool.map(attempt, range(8))) == 1
+        keys = [f"{folder}/{number}" for folder in ("absent", "there") for number in range(40)]
+        for key in keys[40:]:
+            store.write(key, b"start")
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(attempt, range(4)))
+        assert [sum(each) for each in zip(*won, strict=True)] == [1] * len(keys)
 
     def test_lines_are_added_at_the_end(self, store: Store) -> None:
         """Appended lines stand in the order they came in, and make the key where it was not."""
@@ -188,6 +198,26 @@ class SharedStoreContract(StoreContract):
         assert store.holds("b/")
         store.delete("a/")
         assert not store.holds("a/")
+
+    def test_a_folder_outlives_its_last_key_and_has_those_above_it(self, store: SharedStore) -> None:
+        """A folder stays when its last key goes, and what lies above a folder is there, too."""
+        store.prepare("c/d/")
+        store.write("e/f/g", b"")
+        store.delete("e/f/g")
+        assert all(store.holds(folder) for folder in ("c/", "c/d/", "e/", "e/f/"))
+
+    def test_a_thread_may_hold_a_lock_twice(self, store: SharedStore) -> None:
+        """Who holds a lock and asks for it again does not wait for itself."""
+        with store.lock("a"), store.lock("a"):
+            store.write("a/x", b"")
+        assert store.keys() == ["a/x"]
+
+    def test_one_runner_at_a_time(self, store: SharedStore) -> None:
+        """A second runner is refused at once, and welcome when the first has ended."""
+        with store.run_lock("a"), _refused(Running), store.run_lock("a"):
+            raise AssertionError("two runners at once")
+        with store.run_lock("a"):
+            assert store.keys() == []
 
     def test_a_lock_keeps_others_out(self, store: SharedStore) -> None:
         """Who holds a lock is alone: a counter that is read and written under it loses nothing."""

@@ -38,6 +38,7 @@ class MemoryStore:
             before = self._bytes.get(key)
             check_expected(key, expect, None if before is None else bytes_digest(before))
             self._bytes[key] = bytes(data)
+            self._folders |= set(_folders(key))
         return bytes_digest(data)
 
     def append(self, key: str, line: bytes) -> None:
@@ -65,12 +66,12 @@ class MemoryStore:
     def prepare(self, prefix: str) -> None:
         """Take note of a folder; a crash leaves nothing in it."""
         with self._guard:
-            self._folders.add(check_prefix(prefix))
+            self._folders |= set(_folders(check_prefix(prefix)))
 
     def holds(self, prefix: str) -> bool:
-        """Whether a folder was prepared or has keys below it."""
+        """Whether a folder was prepared or written to, and not deleted since."""
         with self._guard:
-            return check_prefix(prefix) in self._folders or any(key.startswith(prefix) for key in self._bytes)
+            return check_prefix(prefix) in self._folders
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -94,3 +95,9 @@ class MemoryStore:
             lock = self._locks.setdefault(check_key(name), threading.RLock())
         with lock:
             yield
+
+
+def _folders(key: str) -> list[str]:
+    """The folders that a key, or a folder, lies in; itself where it is one."""
+    parts = key.split("/")[:-1]
+    return ["/".join(parts[: at + 1]) + "/" for at in range(len(parts))]

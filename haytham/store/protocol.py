@@ -50,7 +50,7 @@ class SharedStore(Store, Protocol):
     """A store that several processes write sessions to: it knows folders, and can hold a lock."""
 
     def holds(self, prefix: str) -> bool:
-        """Whether a folder was prepared, or has keys below it."""
+        """Whether a folder was prepared or written to, and not deleted since."""
 
     def run_lock(self, name: str) -> AbstractContextManager[None]:
         """Hold the lock of a runner, however long it runs; Running where another one holds it."""
