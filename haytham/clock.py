@@ -35,6 +35,11 @@ def new_id() -> str:
     return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{_suffix()}"
 
 
+def seconds() -> float:
+    """The present moment in seconds, to compare with the times of files."""
+    return _time().timestamp()
+
+
 def ticks() -> float:
     """Seconds since some moment, to measure how long something takes; never set back."""
     return time.monotonic()

@@ -7,6 +7,7 @@ one in C ends the process), and a key that stands twice is an error, not the las
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: ignore[attr-defined] # its own YAML
@@ -28,14 +29,33 @@ class InvalidYaml(ValueError):
 
 def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
     """The value of a YAML text, and the line of every key and item by the path that leads to it."""
-    loader = SafeLoader if len(text) <= _LARGEST_FOR_C else yaml.SafeLoader
+    made: list[Any] = []
+
+    def open_loader(stream: str) -> Any:
+        made.append(_lined(SafeLoader if len(text) <= _LARGEST_FOR_C else yaml.SafeLoader)(stream))
+        return made[0]
+
     try:
-        lines = _lines(yaml.compose(text, Loader=loader))
-        return _HANDLER.load(text, Loader=loader), lines
+        return _HANDLER.load(text, Loader=open_loader), made[0].lines
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
         raise InvalidYaml(f"is not valid YAML: {reason}", 1 if mark is None else mark.line + 1) from None
+
+
+@lru_cache(maxsize=2)
+def _lined(loader: Any) -> Any:
+    """A loader that keeps the lines of what it composes on the way to the value."""
+
+    class Lined(loader):  # type: ignore[misc] # the class is chosen by the size of the text
+        lines: dict[Path, int]
+
+        def get_single_data(self) -> Any:
+            node = self.get_single_node()
+            self.lines = _lines(node)
+            return None if node is None else self.construct_document(node)
+
+    return Lined
 
 
 def dump_yaml(facts: dict[str, object]) -> str:

@@ -106,7 +106,8 @@ def load(manager):
 
 def load_first(manager):
     """Load with the parsed documents forgotten, as a process does that has read none of them yet."""
-    shelf._KEPT = shelf._Kept()
+    shelf._KEPT.clear()
+    shelf._REVIEWED.clear()
     load(manager)
 
 

@@ -127,7 +127,8 @@ def test_a_new_folder_is_synced_in_the_one_above(base, monkeypatch):
     """A folder that a write makes is on the disk before what is written in it."""
     synced = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.path.realpath(f"/proc/self/fd/{file}")), real(file)))
+    name = "/proc/self/fd/{}".format
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.path.realpath(name(file))), real(file)))
     FileStore(base).write("a/b/c", b"1")
     assert synced[:2] == [str(base), str(base / "a")]
 
@@ -138,3 +139,13 @@ def test_a_lock_that_is_not_let_go_is_told(base, monkeypatch):
     first, second = FileStore(base), FileStore(base)
     with first.lock("p/s"), pytest.raises(TimeoutError, match="p/s: another process has held"), second.lock("p/s"):
         pytest.fail("two held it")
+
+
+def test_a_stamp_changes_with_the_file_and_is_none_for_a_fresh_one(base):
+    """A stamp tells two states of a file apart; one that changed a moment ago has none, since clocks are coarse."""
+    store = FileStore(base)
+    store.write("a", b"1")
+    assert store.stamp("a") is None
+    long_ago = 1_700_000_000_000_000_000
+    os.utime(base / "a", ns=(long_ago, long_ago))
+    assert store.stamp("nowhere") is None

@@ -39,6 +39,7 @@ class Reading:
         self.prefix = layout.session_prefix(project_id, session_id)
         self._shelf = shelf
         self._found: dict[str, Document | None] = {}
+        self._content: dict[int, list[Value]] = {}
         self._project_id = project_id
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read("session_manifest", self.prefix + layout.MANIFEST, what)
@@ -105,10 +106,12 @@ class Reading:
     def keep(self, document: Document) -> None:
         """Take note of a document that was just written."""
         self._found[document.key] = document
+        self._content.clear()
 
     def forget(self, key: str) -> None:
         """Take note that a document was moved away."""
         self._found[key] = None
+        self._content.clear()
 
     def _find(self, kind: str, key: str) -> Document | None:
         if key not in self._found:
@@ -151,14 +154,21 @@ class Reading:
 
     def reviewed_content(self, phase: Phase) -> list[Value]:
         """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
-        return [
-            {
-                "document": layout.output_file(agent),
-                "digest": text_digest(document.value["text"]),
-                "task": document.value.get("task"),
-            }
-            for agent, document in self.outputs(phase).items()
-        ]
+        if phase.number not in self._content:
+            agents = layout.output_agents(self._shelf.store.keys(self.folder(phase), depth=1))
+            rows = [self._reviewed_output(phase, agent) for agent in agents]
+            self._content[phase.number] = [row for row in rows if row]
+        return self._content[phase.number]
+
+    def _reviewed_output(self, phase: Phase, agent: str) -> Value:
+        def read() -> Value:
+            document = self.output(phase, agent)
+            if document is None:
+                return {}
+            digest = text_digest(document.value["text"])
+            return {"document": layout.output_file(agent), "digest": digest, "task": document.value.get("task")}
+
+        return self._shelf.reviewed(self.folder(phase) + layout.output_file(agent), read)
 
     def attempt(self, phase: Phase) -> int:
         """The number of the present attempt at a phase: one above the highest that was put aside."""

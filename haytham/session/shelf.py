@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haytham.document.kind import load_kind
 from haytham.document.parse import Parsed, parse
@@ -15,13 +15,15 @@ from haytham.errors import InvalidDocument, NotThere, Problem, quote
 from haytham.store.protocol import ABSENT, bytes_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from haytham.store.protocol import SharedStore
 
-_LARGEST_KEPT = 64 * 1024
-_MOST_KEPT = 2048
-_HEAD = 4096
+_LARGEST_KEPT = 64 * 1024  # an output may be megabytes, and is seldom asked for twice
+_MOST_KEPT = 2048  # some dozens of sessions
+_HEAD = 4096  # holds the head of an output that did not fail
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,27 +83,32 @@ class Document:
         ]
 
 
-class _Kept:
-    """What was parsed, the least recently used let go first."""
+class _Kept(Generic[T]):
+    """What was worked out once, the least recently used let go first."""
 
     def __init__(self) -> None:
-        self._parsed: OrderedDict[tuple[str, str, bool], Parsed] = OrderedDict()
+        self._found: OrderedDict[object, T] = OrderedDict()
         self._guard = threading.Lock()
 
-    def get(self, key: tuple[str, str, bool]) -> Parsed | None:
+    def get(self, key: object) -> T | None:
         with self._guard:
-            if key in self._parsed:
-                self._parsed.move_to_end(key)
-            return self._parsed.get(key)
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
 
-    def put(self, key: tuple[str, str, bool], parsed: Parsed) -> None:
+    def put(self, key: object, found: T) -> None:
         with self._guard:
-            self._parsed[key] = parsed
-            if len(self._parsed) > _MOST_KEPT:
-                self._parsed.popitem(last=False)
+            self._found[key] = found
+            if len(self._found) > _MOST_KEPT:
+                self._found.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._guard:
+            self._found.clear()
 
 
-_KEPT = _Kept()
+_KEPT: _Kept[Parsed] = _Kept()
+_REVIEWED: _Kept[dict[str, Any]] = _Kept()
 
 
 class Shelf:
@@ -141,6 +148,16 @@ class Shelf:
         except FileNotFoundError:
             return None
         return self._document(kind, key, data if found is None else data[: found.end()], head=True)
+
+    def reviewed(self, key: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What a review is bound to of an output; not read again while its file is surely the same."""
+        stamp = self.store.stamp(key)
+        found = None if stamp is None else _REVIEWED.get(stamp)
+        if found is None:
+            found = read()
+            if stamp is not None and stamp == self.store.stamp(key):
+                _REVIEWED.put(stamp, found)
+        return found
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:
         """Refuse a value that does not satisfy its kind, before anything is made of it."""

@@ -214,8 +214,8 @@ class SharedStoreContract(StoreContract):
 
     def test_one_runner_at_a_time(self, store: SharedStore) -> None:
         """A second runner is refused at once, and welcome when the first has ended."""
-        with store.run_lock("a"), _refused(Running), store.run_lock("a"):
-            raise AssertionError("two runners at once")
+        with store.run_lock("a"), _refused(Running):
+            store.run_lock("a").__enter__()
         with store.run_lock("a"):
             assert store.keys() == []
 

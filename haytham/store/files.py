@@ -33,6 +33,7 @@ _ALL = ""
 _PATIENCE = 60.0
 _HOST = socket.gethostname()
 _POLL = 0.002
+_FRESH = 2.0
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
@@ -125,6 +126,16 @@ class FileStore:
     def holds(self, prefix: str) -> bool:
         """Whether a folder is there, be it empty."""
         return os.path.isdir(self._folder(check_prefix(prefix)))
+
+    def stamp(self, key: str) -> object | None:
+        """Identity, size and times of a file; None for one that changed a moment ago, as clocks of disks are coarse."""
+        try:
+            about = os.stat(self._name(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if clock.seconds() - max(about.st_mtime, about.st_ctime) < _FRESH:
+            return None
+        return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
     def close(self) -> None:
         """Nothing is held open between calls."""

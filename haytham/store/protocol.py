@@ -52,6 +52,9 @@ class SharedStore(Store, Protocol):
     def holds(self, prefix: str) -> bool:
         """Whether a folder was prepared or written to, and not deleted since."""
 
+    def stamp(self, key: str) -> object | None:
+        """What is another whenever the bytes under a key may be others, told without reading; None if unsure."""
+
     def run_lock(self, name: str) -> AbstractContextManager[None]:
         """Hold the lock of a runner, however long it runs; Running where another one holds it."""
 
