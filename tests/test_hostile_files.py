@@ -124,11 +124,16 @@ def test_a_persons_note_is_never_drawn_over(manager, folder, caplog):
 
 def test_a_change_to_what_is_shown_is_reported_before_it_is_drawn_anew(manager, folder, caplog):
     """What a person changed in a shown part is named, with what is so, when it is drawn anew."""
-    path = folder / "session_manifest.md"
-    path.write_text(path.read_text(encoding="utf-8").replace("- Can Resume: true", "- Can Resume: false"), "utf-8")
     manager.save_checkpoint(*IDS, 1, "completed", [])
+    for path, old, new in (
+        (folder / "session_manifest.md", "- Can Resume: true", "- Can Resume: false"),
+        (folder / PHASE / "checkpoint.md", "# Phase Checkpoint: Concept Expansion", "# Phase Checkpoint: Lunch"),
+    ):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), "utf-8")
+        manager.save_checkpoint(*IDS, 1, "completed", [])
+        assert old in path.read_text(encoding="utf-8")
     assert "Current Phase / Can Resume: shows False, and is True" in caplog.text
-    assert "- Can Resume: true" in path.read_text(encoding="utf-8")
+    assert "title: shows 'Lunch', and is 'Concept Expansion'" in caplog.text
 
 
 def _fifo(path):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.document.check import check_text
-from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere, quote
+from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
 from haytham.session.names import check_agent_name, check_id, title
 from haytham.session.reading import Reading
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from haytham.agent import Task
+    from haytham.errors import Problem
     from haytham.session.shelf import Document
     from haytham.session.summary import Value
     from haytham.store.protocol import SharedStore
@@ -81,7 +83,7 @@ class Session:
             phase = reading.there(number)
             rows = [ledger.merged(row, reading.output_head(phase, row["agent_name"])) for row in rows]
             value = {**facts, "saved": reading.last_saved() + 1, "phase": phase.number, "ledger": rows}
-            self._write_checkpoint(reading, phase, value)
+            self.write_checkpoint(reading, phase, value)
 
     def save_output(self, number: Any, agent_name: str, facts: Mapping[str, Any], text: str) -> None:
         """Save what an agent wrote, byte for byte, and how it came to be."""
@@ -128,6 +130,15 @@ class Session:
             over = reading.feedback(phase)
             self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
 
+    def catch_up(self) -> None:
+        """Draw shown copies anew where a crash left one behind; nothing is written where none is."""
+        reading = self.read()
+        manifest, records = reading.manifest, (phase for phase in reading.phases if reading.checkpoint(phase))
+        if manifest.problems or manifest.disagreements(shown_manifest(reading.summary())):
+            self.redraw()
+        elif any(reading.checkpoint_problems(phase) for phase in records):
+            self.redraw()
+
     def redraw(self) -> list[str]:
         """Draw every shown copy anew; those that were not as they should be."""
         done = []
@@ -135,7 +146,7 @@ class Session:
             for phase in reading.phases:
                 found = reading.checkpoint(phase)
                 if found is not None and not found.faults and reading.checkpoint_problems(phase):
-                    self._write_checkpoint(reading, phase, found.value)
+                    self.write_checkpoint(reading, phase, found.value)
                     done.append(f"drew {found.key.removeprefix(self.prefix)} anew")
             stale = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(reading.summary()))
             return [*done, f"drew {layout.MANIFEST} anew"] if stale else done
@@ -198,11 +209,7 @@ class Session:
     def _report_changes(self, reading: Reading) -> None:
         """Name what the manifest shows and is not so, before it is drawn anew: a person may have meant something."""
         with _only_shown(reading.manifest.key):
-            is_so = shown_manifest(reading.summary())
-            for name, found in reading.manifest.parsed.shown.items():
-                if found != is_so.get(name):
-                    message = f"shows {quote(found)}, and is {quote(is_so.get(name))} by the checkpoints; drawn anew"
-                    log.warning("%s", reading.manifest.problem(message, name))
+            _report(reading.manifest.disagreements(shown_manifest(reading.summary())))
 
     def _locked(self) -> AbstractContextManager[None]:
         return self.store.lock(layout.session_lock(self.project_id, self.session_id))
@@ -261,15 +268,17 @@ class Session:
 
     def _write_manifest(self, reading: Reading, value: Mapping[str, Any]) -> None:
         value = {**value, "last_updated": clock.now()}
-        summary = reading.summary()
-        shown = shown_manifest(Summary(value, summary.phases, summary.checkpoints, summary.reviews))
+        shown = shown_manifest(replace(reading.summary(), manifest=value))
         key = self.prefix + layout.MANIFEST
         self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
 
-    def _write_checkpoint(self, reading: Reading, phase: Phase, value: Mapping[str, Any]) -> None:
+    def write_checkpoint(self, reading: Reading, phase: Phase, value: Mapping[str, Any]) -> None:
+        """Store a phase's own record over the one that was read, and draw what it shows."""
         key = reading.folder(phase) + layout.CHECKPOINT
-        shown = shown_checkpoint(value, reading.phases)
-        self.write(reading, "checkpoint", key, value, shown=shown, over=reading.checkpoint(phase))
+        there = reading.checkpoint(phase)
+        if there is not None and not there.faults:
+            _report(there.disagreements(shown_checkpoint(there.value, reading.phases)))
+        self.write(reading, "checkpoint", key, value, shown=shown_checkpoint(value, reading.phases), over=there)
 
     def _redraw_checkpoint(
         self, reading: Reading, phase: Phase, output: Value, before: Mapping[str, Any] | None
@@ -281,7 +290,7 @@ class Session:
                 return
             rows = ledger.updated(there.value["ledger"], output, before)
             if rows != there.value["ledger"]:
-                self._write_checkpoint(reading, phase, {**there.value, "ledger": rows})
+                self.write_checkpoint(reading, phase, {**there.value, "ledger": rows})
 
     def write(  # noqa: PLR0913 - a document, and what it is written over
         self,
@@ -297,6 +306,11 @@ class Session:
         if over is not None and (over.faults or over.unclaimed):
             raise InvalidDocument(over.faults or over.unclaimed)
         reading.keep(self._shelf.write(kind, key, value, shown=shown, over=over))
+
+
+def _report(problems: list[Problem]) -> None:
+    for problem in problems:
+        log.warning("%s", problem)
 
 
 @contextmanager

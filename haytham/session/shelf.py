@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haytham.document.kind import load_kind
-from haytham.document.parse import Parsed, parse
+from haytham.document.parse import TITLE, Parsed, parse
 from haytham.errors import InvalidDocument, NotThere, Problem, quote
 from haytham.store.protocol import ABSENT, bytes_digest
 
@@ -73,13 +73,14 @@ class Document:
 
     def disagreements(self, shown: Mapping[str, Any]) -> list[Problem]:
         """The shown parts that do not say what is so."""
-        from haytham.document.render import render_and_read  # noqa: PLC0415 - who only reads need not load Jinja
-
-        expected = render_and_read(load_kind(self.kind), self.value, shown)[1].shown
+        title = load_kind(self.kind).title_parts[1]
+        found = [
+            (name, said, shown.get(title or "" if name == TITLE else name)) for name, said in self.parsed.shown.items()
+        ]
         return [
-            self.problem(f"shows {quote(found)}, and is {quote(expected.get(name))}; the next save draws it anew", name)
-            for name, found in self.parsed.shown.items()
-            if found != expected.get(name)
+            self.problem(f"shows {quote(said)}, and is {quote(is_so)}; the next save draws it anew", name)
+            for name, said, is_so in found
+            if said != is_so
         ]
 
 
