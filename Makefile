@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE  # bytecode is compiled once, not at every star
 .PHONY: demo test lint format soak bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/checkpoint_manager_example.py
+	$(BIN)/python examples/idea_validation.py
 
 test: lint
 	$(BIN)/python -m pytest -n auto -q

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
+import asyncio
+import difflib
+import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from haytham.errors import InvalidDocument, InvalidValue, Problem
+from haytham.errors import AgentFailed, InvalidDocument, InvalidValue, Problem
 from haytham.text import text_digest
 from haytham.yaml_text import InvalidYaml, load_yaml
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "worksheet"
 _FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _OURS = ("timeout", "retries", "sections")
+_MOST = 10**15
+Lines = dict[tuple[str | int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,16 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Previous:
-    """The attempt before: its texts as a person left them, and what they want changed."""
+    """The attempt before: its texts as a person left them, what they want changed, and what changed in it.
+
+    `by_hand` is what they changed in it themselves; `difference` what is new in it since their review before that.
+    """
 
     attempt: int
     texts: Mapping[str, str]
     comments: str
     changes: tuple[str, ...]
+    by_hand: str
     difference: str
 
 
@@ -74,13 +82,13 @@ class Task:
         """What the task is made of: the digest of each part by its name."""
         texts = {"idea": self.idea, "agent file": self.agent_file}
         texts |= {f"phase {given.phase}: {given.agent}": given.text for given in self.inputs}
-        texts |= {f"{name}: comments": text for name, text in (self.comments or {}).items()}
-        texts |= {f"phase {out.phase}": out.why for out in self.left_out}
+        texts |= {f"comments on {name}": text for name, text in (self.comments or {}).items()}
+        texts |= {f"phase {out.phase} left out": out.why for out in self.left_out}
         texts |= {f"before it: {agent}": text for agent, text in (self.before or {}).items()}
         if self.previous is not None:
             texts |= {f"attempt {self.previous.attempt}: {agent}": text for agent, text in self.previous.texts.items()}
-            wanted = "\n".join([self.previous.comments, *self.previous.changes])
-            texts[f"attempt {self.previous.attempt}: changes wanted"] = wanted
+            wanted = json.dumps([self.previous.comments, *self.previous.changes])
+            texts[f"changes wanted after attempt {self.previous.attempt}"] = wanted
         if self.evidence:
             texts["evidence"] = self.evidence
         return {name: text_digest(text) for name, text in texts.items()}
@@ -101,6 +109,27 @@ class Reply:
     output_tokens: int | None = None
     cost: float | None = None
     tools_used: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no document could hold, while it is still the agent's own fault."""
+        if not isinstance(self.text, str) or not _is_unicode(self.text):
+            raise InvalidValue("reply: text", self.text, "Unicode text")
+        if self.model is not None and not _is_line(self.model):
+            raise InvalidValue("reply: model", self.model, "one line of text")
+        if not all(_is_line(tool) for tool in self.tools_used):
+            raise InvalidValue("reply: tools used", self.tools_used, "one line of text each")
+        for name in ("input_tokens", "output_tokens"):
+            count = getattr(self, name)
+            if count is not None and (type(count) is not int or not 0 <= count <= _MOST):
+                raise InvalidValue(f"reply: {name}", count, "a whole number, 0 or more")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text) if not text.isascii() else True
+
+
+def _is_line(text: object) -> bool:
+    return isinstance(text, str) and bool(text) and text.isprintable()
 
 
 class Agent(Protocol):
@@ -126,18 +155,16 @@ class AgentSpec:
 def read_agent(name: str, text: str) -> AgentSpec:
     """Read an agent's file: front matter, of which ours stands under `haytham:`, and instructions."""
     found = _FRONT.match(text)
-    facts = _front_matter(name, found[1] if found else "")
-    ours = facts.get("haytham") or {}
-    unknown = sorted(set(ours) - set(_OURS)) if isinstance(ours, dict) else ["haytham"]
-    if unknown:
-        raise InvalidDocument([_problem(name, f"haytham: found {', '.join(unknown)}; allowed: {', '.join(_OURS)}")])
+    facts, lines = _front_matter(name, found[1] if found else "")
+    ours = _ours(name, facts, lines)
+    at = {key: lines.get(("haytham", key), 1) for key in _OURS}
     return AgentSpec(
         name=name,
-        description=str(facts.get("description", "")),
-        model=_model(name, facts.get("model")),
-        timeout=_positive(name, "timeout", ours.get("timeout", 600)),
-        retries=int(_positive(name, "retries", ours.get("retries", 2), least=0)),
-        sections={str(heading): str(asked or "") for heading, asked in (ours.get("sections") or {}).items()},
+        description=str(facts.get("description") or ""),
+        model=_model(name, facts.get("model"), lines.get(("model",), 1)),
+        timeout=_seconds(name, ours.get("timeout", 600), at["timeout"]),
+        retries=_count(name, ours.get("retries", 2), at["retries"]),
+        sections=_sections(name, ours.get("sections"), at["sections"]),
         body=text[found.end() :] if found else text,
     )
 
@@ -157,34 +184,72 @@ def runs_code(model: str) -> bool:
     return model.partition(":")[0] != "worksheet"
 
 
-async def call(function: Any, *arguments: Any) -> Any:
-    """Call a function or a coroutine function."""
-    result = function(*arguments)
-    return await result if inspect.isawaitable(result) else result
-
-
-def _front_matter(name: str, text: str) -> dict[str, Any]:
+async def ask(agent: Agent, task: Task, spec: AgentSpec) -> Reply:
+    """Ask an agent once: AgentFailed where it does not answer in time, or ends itself instead of answering."""
+    running = asyncio.ensure_future(agent(task, spec))
     try:
-        facts, _ = load_yaml(text)
+        done, _ = await asyncio.wait({running}, timeout=spec.timeout)
+        if not done:
+            raise AgentFailed(f"no answer within {spec.timeout:g} s")
+        if running.cancelled():
+            raise AgentFailed("it was cancelled from within")
+        return running.result()
+    finally:
+        running.cancel()
+
+
+def _front_matter(name: str, text: str) -> tuple[dict[str, Any], Lines]:
+    """The values of the front matter, and the line of each in the file."""
+    try:
+        facts, lines = load_yaml(text)
     except InvalidYaml as error:
-        raise InvalidDocument([_problem(name, f"the front matter {error}", error.line)]) from None
+        raise InvalidDocument([_problem(name, f"the front matter {error}", error.line + 1)]) from None
     if not isinstance(facts, dict | None):
         raise InvalidDocument([_problem(name, "the front matter is no map of keys and values")])
-    return facts or {}
+    return facts or {}, {path: line + 1 for path, line in lines.items()}
 
 
-def _model(name: str, value: Any) -> str | None:
+def _ours(name: str, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:
+    """What stands under `haytham:`: known keys only."""
+    ours = facts.get("haytham")
+    if not isinstance(ours, dict | None):
+        raise InvalidDocument([_problem(name, "haytham: is no map of keys and values", lines.get(("haytham",), 1))])
+    unknown = [key for key in ours or {} if key not in _OURS]
+    if unknown:
+        raise InvalidDocument([_unknown(name, str(key), lines.get(("haytham", str(key)), 1)) for key in unknown])
+    return ours or {}
+
+
+def _unknown(name: str, key: str, line: int) -> Problem:
+    near = difflib.get_close_matches(key, _OURS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(_OURS)}"
+    return _problem(name, f"haytham.{key}: is no key here; {hint}", line)
+
+
+def _sections(name: str, found: Any, line: int) -> dict[str, str]:
+    if not isinstance(found, dict | None):
+        raise InvalidDocument([_problem(name, f"haytham: sections: found {found!r}; allowed: headings: asked", line)])
+    return {str(heading): str(asked or "") for heading, asked in (found or {}).items()}
+
+
+def _model(name: str, value: Any, line: int) -> str | None:
     if value in (None, "inherit"):
         return None
     if not isinstance(value, str):
-        raise InvalidDocument([_problem(name, f"model: found {value!r}; allowed: text")])
+        raise InvalidDocument([_problem(name, f"model: found {value!r}; allowed: text", line)])
     return value
 
 
-def _positive(name: str, key: str, value: Any, *, least: float = 0.001) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
-        raise InvalidDocument([_problem(name, f"haytham: {key}: found {value!r}; allowed: a number")])
+def _seconds(name: str, value: Any, line: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise InvalidDocument([_problem(name, f"haytham: timeout: found {value!r}; allowed: seconds, above 0", line)])
     return float(value)
+
+
+def _count(name: str, value: Any, line: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidDocument([_problem(name, f"haytham: retries: found {value!r}; allowed: 0, 1, 2 …", line)])
+    return value
 
 
 def _problem(name: str, message: str, line: int = 1) -> Problem:

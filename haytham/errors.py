@@ -109,6 +109,10 @@ class Running(HaythamError, TimeoutError):
         super().__init__(f"{name}: locked by process {process} on host {host} since {since}")
 
 
+class AgentFailed(HaythamError, RuntimeError):
+    """An agent did not answer: it took too long, or ended itself."""
+
+
 class NotTrusted(HaythamError, PermissionError):
     """A session from elsewhere would run code here."""
 

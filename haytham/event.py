@@ -48,3 +48,25 @@ class Events:
         for wanted, handler in self._handlers:
             if wanted in (name, EVERY):
                 handler(event)
+
+    def emit_once(self, name: str, /, **facts: Any) -> None:
+        """Tell that something happened, unless the session's file says just that already."""
+        if not any(event.get("event") == name and facts.items() <= event.items() for event in self._kept()):
+            self.emit(name, **facts)
+
+    def _kept(self) -> list[dict[str, Any]]:
+        """The events of the session's file, those that can be read."""
+        if self._store is None:
+            return []
+        try:
+            lines = self._store.read(self._key).split(b"\n")
+        except FileNotFoundError:
+            return []
+        return [event for line in lines if isinstance(event := _read(line), dict)]
+
+
+def _read(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:  # a line that a crash cut off
+        return None

@@ -21,13 +21,14 @@ Step = Literal["rejected", "nothing", "run", "next attempt", "run again", "gate"
 
 @dataclass(frozen=True)
 class Output:
-    """An agent's output as far as progress asks: its digests, and the task the agent would get now."""
+    """An agent's output as far as progress asks: its digests, the task it would get now, and what is new in that."""
 
     status: str
     text: str
     wrote: str
     task: str | None
     due: str
+    changed: tuple[str, ...] = ()
 
     @property
     def revised(self) -> bool:
@@ -86,15 +87,21 @@ def _judge_texts(facts: PhaseFacts, feedback: Feedback | None) -> Verdict:
     stale = {agent: output for agent, output in facts.outputs.items() if is_stale(agent, output, feedback)}
     own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
     if own:
-        return Verdict("run again", own, why="what it builds on has changed")
+        return Verdict("run again", own, why=_what_changed(stale))
     if stale:
-        return Verdict("gate", tuple(stale), why="what it builds on has changed, and a person has revised it")
+        return Verdict("gate", tuple(stale), why=f"{_what_changed(stale)}, and a person has revised it")
     if feedback is not None and feedback.decision == "approved":
         texts = {agent: output.text for agent, output in facts.outputs.items()}
         return Verdict("approved") if feedback.texts == texts else Verdict("gate", why="the text has changed since")
     if feedback is None and facts.phase.review == "none":
         return Verdict("approved", why="no review is asked for")
     return Verdict("gate", why="it waits for review")
+
+
+def _what_changed(stale: Mapping[str, Output]) -> str:
+    """What is new in the ground of stale outputs, each part once."""
+    parts = sorted({part for output in stale.values() for part in output.changed})
+    return "what it builds on has changed" + (f" ({'; '.join(parts)})" if parts else "")
 
 
 def is_stale(agent: str, output: Output, feedback: Feedback | None) -> bool:

@@ -20,7 +20,7 @@ def prompt(task: Task, spec: AgentSpec) -> str:
 
     try:
         instructions = _environment().from_string(spec.body).render(task=task, idea=task.idea, phase=task.phase_name)
-    except TemplateError as error:
+    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         said = f"{type(error).__name__}: {error}"
         problem = Problem(said, getattr(error, "lineno", None) or 1, file=f"agents/{spec.name}.md")
         raise InvalidDocument([problem]) from None

@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
-from haytham.agent import DEFAULT_MODEL, find_agent, read_agent, runs_code
+from haytham.agent import DEFAULT_MODEL, ask, find_agent, read_agent, runs_code
 from haytham.errors import NotTrusted
 from haytham.prompt import prompt
 from haytham.session.gate import Gate
 from haytham.session.layout import output_file, session_lock
 from haytham.standing import Standing
-from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from haytham.agent import AgentSpec, Reply, Task
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from haytham.workflow import Phase
 
 Status = Literal["completed", "waiting", "rejected", "failed"]
-_BACKOFF = 0.5
 
 
 @dataclass(frozen=True)
@@ -44,25 +42,55 @@ class Runner:
     """Drives one session. `approve_as` approves every gate in that name, and the record says so."""
 
     def __init__(
-        self, session: Session, events: Events, *, approve_as: str | None = None, may_run_code: bool = False
+        self,
+        session: Session,
+        events: Events,
+        *,
+        approve_as: str | None = None,
+        may_run_code: bool = False,
+        backoff: float = 0.5,
     ) -> None:
         self._session = session
         self._gate = Gate(session)
         self._events = events
         self._approve_as = approve_as
         self._may_run_code = may_run_code
+        self._backoff = backoff
 
     async def run(self, *, by: str | None = None) -> Outcome:
         """Go on until the session is completed, rejected, failed, or waits for a person."""
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
-            self._gate.finish()
-            for number, said in self._gate.stamp(by):
+            try:
+                outcome = await self._loop(by)
+            except asyncio.CancelledError:
+                self._events.emit("run_ended", status="stopped", phase=None)
+                raise
+            self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
+            return outcome
+
+    async def _loop(self, by: str | None) -> Outcome:
+        self._gate.finish()
+        self._session.catch_up()
+        while True:
+            standing = Standing(self._session.read())
+            self._tell_revisions(standing)
+            stamped = self._gate.stamp(by)
+            for number, said in stamped:
                 self._events.emit("decision", phase=number, decision=said, by=by)
-            while True:
-                outcome = await self._turn(Standing(self._session.read()))
-                if outcome is not None:
-                    self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
-                    return outcome
+            outcome = await self._turn(Standing(self._session.read()) if stamped else standing)
+            if outcome is not None:
+                return outcome
+
+    def _tell_revisions(self, standing: Standing) -> None:
+        """Record that a person revised a text, once, before the review of it is."""
+        for place in standing.places:
+            phase, feedback = place.facts.phase.number, place.facts.feedback
+            for agent, output in place.facts.outputs.items():
+                known = (
+                    feedback is not None and feedback.decision is not None and feedback.texts.get(agent) == output.text
+                )
+                if output.revised and not known:
+                    self._events.emit_once("revised", phase=phase, agent=agent, text=output.text)
 
     async def _turn(self, standing: Standing) -> Outcome | None:
         """Do the next thing; an outcome where that ends the run."""
@@ -82,8 +110,7 @@ class Runner:
 
     def _stop_at_gate(self, place: Place) -> Outcome | None:
         phase = place.facts.phase
-        feedback = place.facts.feedback
-        if feedback is None or feedback.decision is not None or feedback.attempt != place.facts.attempt:
+        if not _is_presented(place):
             self._gate.open(phase.number)
             self._events.emit("gate_opened", phase=phase.number, why=place.verdict.why)
         if self._approve_as is None:
@@ -99,19 +126,31 @@ class Runner:
         if phase.run == "sequential":
             failed = await self._one_by_one(standing, phase, place.verdict.agents)
         else:
-            done = await asyncio.gather(*(self._run_agent(standing, phase, name) for name in place.verdict.agents))
-            failed = tuple(name for name, good in zip(place.verdict.agents, done, strict=True) if not good)
+            failed = await self._side_by_side(standing, phase, place.verdict.agents)
         self._save_phase(phase, failed, started, clock.ticks() - begun)
         if failed:
             return Outcome("failed", phase, f"{', '.join(failed)} failed", failed)
         return None
 
     async def _one_by_one(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> tuple[str, ...]:
+        """Run agents one after the other, each on what those before it wrote; the one that failed, where one did."""
         for name in agents:
-            if not await self._run_agent(standing, phase, name):
+            if name not in standing.place(phase.number).verdict.agents:
+                continue
+            if not await self._run_agent(*self._asked(standing, phase, name)):
                 return (name,)
             standing = Standing(self._session.read())
         return ()
+
+    async def _side_by_side(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> tuple[str, ...]:
+        """Run agents at the same time; those that failed. What ends the run ends all of them."""
+        asked = [self._asked(standing, phase, name) for name in agents]
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(self._run_agent(task, spec)) for task, spec in asked]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return tuple(name for name, done in zip(agents, running, strict=True) if not done.result())
 
     def _save_phase(self, phase: Phase, failed: tuple[str, ...], started: str, duration: float) -> None:
         reading = self._session.read()
@@ -135,20 +174,27 @@ class Runner:
         self._session.save_checkpoint(phase.number, facts, rows)
         self._events.emit("phase_ended", phase=phase.number, status=facts["status"])
 
-    async def _run_agent(self, standing: Standing, phase: Phase, name: str) -> bool:
-        """Ask an agent, as often as its file allows, and store what it answers the moment it is there."""
+    def _asked(self, standing: Standing, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
+        """What an agent is asked, and by which of its rules; on record from now on where it has written nothing yet."""
         spec = read_agent(name, standing.agent_file(name))
         task = standing.task(phase, name)
         task = replace(task, prompt=prompt(task, spec))
+        if name not in standing.place(phase.number).facts.outputs:
+            self._session.save_task(phase.number, task)
+        return task, spec
+
+    async def _run_agent(self, task: Task, spec: AgentSpec) -> bool:
+        """Ask an agent, as often as its file allows, and store what it answers the moment it is there."""
         begun = clock.ticks()
         try:
             reply = await self._ask(task, spec)
         except NotTrusted:
             raise
         except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
-            self._save_failure(task, error, clock.ticks() - begun)
-            return False
-        self._save_reply(standing, phase, task, reply, clock.ticks() - begun)
+            return not self._store(task, _failed(error), "", clock.ticks() - begun)
+        if self._store(task, _completed(reply), reply.text, clock.ticks() - begun):
+            tokens = [reply.input_tokens, reply.output_tokens]
+            self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=reply.cost)
         return True
 
     async def _ask(self, task: Task, spec: AgentSpec) -> Reply:
@@ -159,45 +205,54 @@ class Runner:
         for left in range(spec.retries, -1, -1):
             self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
             try:
-                return await asyncio.wait_for(agent(task, spec), spec.timeout)
+                return await ask(agent, task, spec)
             except Exception as error:
                 said = str(error) or type(error).__name__
                 self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=left)
                 if not left:
                     raise
-                await asyncio.sleep(_BACKOFF * 2 ** (spec.retries - left))
+                await asyncio.sleep(self._backoff * 2 ** (spec.retries - left))
         raise AssertionError("an agent is asked at least once")
 
-    def _save_reply(self, standing: Standing, phase: Phase, task: Task, reply: Reply, duration: float) -> None:
-        facts: dict[str, Any] = {
-            "task": task.digest,
-            "duration": round(duration, 3),
-            "status": "completed",
-            "model": reply.model,
-            "input_tokens": reply.input_tokens,
-            "output_tokens": reply.output_tokens,
-            "tools_used": list(reply.tools_used),
-        }
-        before = standing.place(phase.number).facts.outputs.get(task.agent)
-        if before is not None and before.text != text_digest(reply.text):
-            self._gate.reopen(phase.number)
-        self._session.save_task(phase.number, task)
-        self._session.save_output(phase.number, task.agent, facts, reply.text)
-        tokens = [reply.input_tokens, reply.output_tokens]
-        self._events.emit("agent_ended", phase=phase.number, agent=task.agent, tokens=tokens, cost=reply.cost)
+    def _store(self, task: Task, facts: dict[str, Any], text: str, duration: float) -> bool:
+        """Store how an agent came out; whether it was: a person may have written in its place meanwhile."""
+        facts = {"task": task.digest, "duration": round(duration, 3), **facts}
+        stored = self._gate.store_output(task, facts, text)
+        if not stored:
+            self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why="a person has written there")
+        return stored
 
-    def _save_failure(self, task: Task, error: Exception, duration: float) -> None:
-        facts = {
-            "task": task.digest,
-            "duration": round(duration, 3),
-            "status": "failed",
-            "model": None,
-            "input_tokens": None,
-            "output_tokens": None,
-            "tools_used": None,
-            "error_type": type(error).__name__,
-            "error_message": str(error) or type(error).__name__,
-            "stack_trace": "".join(traceback.format_exception(error)),
-        }
-        self._session.save_task(task.phase, task)
-        self._session.save_output(task.phase, task.agent, facts, "")
+
+def _is_presented(place: Place) -> bool:
+    """Whether an open gate waits already with what is there, on the ground that is there."""
+    feedback = place.facts.feedback
+    if feedback is None or feedback.decision is not None or feedback.attempt != place.facts.attempt:
+        return False
+    known = {agent: output.due for agent, output in place.facts.outputs.items() if output.task is not None}
+    return all(feedback.tasks.get(agent) == due for agent, due in known.items())
+
+
+def _completed(reply: Reply) -> dict[str, Any]:
+    return {
+        "status": "completed",
+        "model": reply.model,
+        "input_tokens": reply.input_tokens,
+        "output_tokens": reply.output_tokens,
+        "tools_used": list(reply.tools_used),
+    }
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    nothing = dict.fromkeys(("model", "input_tokens", "output_tokens", "tools_used"))
+    return {
+        "status": "failed",
+        **nothing,
+        "error_type": type(error).__name__,
+        "error_message": _plain(str(error)) or type(error).__name__,
+        "stack_trace": _plain("".join(traceback.format_exception(error))),
+    }
+
+
+def _plain(text: str) -> str:
+    """A text as it can be stored: what is no Unicode is shown as a question mark."""
+    return text.encode("utf-8", "replace").decode()

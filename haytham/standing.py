@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import HaythamError, InvalidDocument, Problem
+from haytham.errors import InvalidDocument, Problem
 from haytham.progress import Feedback, Output, PhaseFacts, Verdict, is_stale, judge
-from haytham.session.tasks import Tasks, agent_texts
+from haytham.session.tasks import Tasks
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.agent import Task
     from haytham.session.reading import Reading
     from haytham.workflow import Phase
@@ -35,8 +37,7 @@ class Standing:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self._agent_files = agent_texts(reading.workflow_files().files)
-        self._left_out: dict[int, str] = {}
+        self._tasks = Tasks(reading)
         foreign = reading.foreign_folders()
         if foreign:
             message = "is a folder of no phase; rename it back, or move it out of the session"
@@ -56,33 +57,39 @@ class Standing:
 
     def task(self, phase: Phase, agent: str) -> Task:
         """The task that an agent would get now."""
-        return Tasks(self.reading, self._agent_files, self._left_out).task(phase, agent)
+        return self._tasks.task(phase, agent)
 
     def agent_file(self, agent: str) -> str:
         """The text of an agent's file."""
-        return self._agent_files[agent]
+        return self._tasks.agent_files[agent]
 
     def _place(self, phase: Phase) -> Place:
         checkpoint = self.reading.checkpoint(phase)
         status = "pending" if checkpoint is None else checkpoint.value["status"]
-        feedback = self._feedback(phase)
-        why = self._why_left_out(phase, status, feedback)
-        if why is not None:
-            self._left_out[phase.number] = why
+        feedback, why = self._feedback(phase), self._tasks.left_out.get(phase.number)
         outputs = {} if why is not None else self._outputs(phase)
         facts = PhaseFacts(phase, status, self.reading.attempt(phase), outputs, feedback, why)
         current = feedback if feedback is not None and feedback.attempt == facts.attempt else None
-        stale = tuple(agent for agent, output in outputs.items() if is_stale(agent, output, current))
+        moved = any(place.stale for place in self.places if place.facts.phase.number in phase.needs)
+        stale = tuple(agent for agent, output in outputs.items() if moved or is_stale(agent, output, current))
         return Place(facts, judge(facts), stale)
 
     def _outputs(self, phase: Phase) -> dict[str, Output]:
-        found = {}
-        for agent, document in self.reading.outputs(phase).items():
-            value = document.value
-            task = value.get("task")
-            due = self.task(phase, agent).digest if agent in phase.agents and task is not None else task or ""
-            found[agent] = Output(value["status"], text_digest(value["text"]), value["wrote"], task, due)
-        return found
+        return {agent: self._output(phase, agent, found.value) for agent, found in self.reading.outputs(phase).items()}
+
+    def _output(self, phase: Phase, agent: str, value: Mapping[str, Any]) -> Output:
+        text, task = text_digest(value["text"]), value.get("task")
+        if task is None or agent not in phase.agents:
+            return Output(value["status"], text, value["wrote"], task, task or "")
+        due = self.task(phase, agent)
+        return Output(value["status"], text, value["wrote"], task, due.digest, self._changed(phase, due, task))
+
+    def _changed(self, phase: Phase, due: Task, task: str) -> tuple[str, ...]:
+        """The parts of a task that are not as they were when it was answered."""
+        if due.digest == task:
+            return ()
+        before = self.reading.task_parts(phase, due.agent)
+        return tuple(name for name in {**before, **due.parts} if before.get(name) != due.parts.get(name))
 
     def _feedback(self, phase: Phase) -> Feedback | None:
         document, review = self.reading.feedback(phase), self.reading.review(phase)
@@ -96,29 +103,3 @@ class Standing:
             texts=dict(zip(names, (row["digest"] for row in rows), strict=True)),
             tasks=dict(zip(names, (row["task"] for row in rows), strict=True)),
         )
-
-    def _why_left_out(self, phase: Phase, status: str, feedback: Feedback | None) -> str | None:
-        if status == "skipped" or (feedback is not None and feedback.decision == "skip"):
-            return "it was skipped"
-        if phase.when is not None and not self._holds(phase):
-            return f"its condition is not met: {phase.when}"
-        return None
-
-    def _holds(self, phase: Phase) -> bool:
-        """Whether a phase's condition holds, over how earlier phases came out."""
-        from jinja2 import StrictUndefined  # noqa: PLC0415 - only where a workflow has conditions
-        from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415
-
-        outcomes = {place.facts.phase.slug: self._outcome(place) for place in self.places}
-        try:
-            condition = SandboxedEnvironment(undefined=StrictUndefined).compile_expression(phase.when or "")
-            return bool(condition(phases=outcomes))
-        except HaythamError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever an expression of a person's raises is their expression's fault
-            problem = Problem(f"phase {phase.number}: when: {phase.when}: {error}", file=self.reading.workflow.name)
-            raise InvalidDocument([problem]) from None
-
-    def _outcome(self, place: Place) -> dict[str, Any]:
-        status = "skipped" if place.facts.left_out is not None else place.facts.status
-        return {"status": status, "approved": place.verdict.step == "approved"}

@@ -7,7 +7,6 @@ one in C ends the process), and a key that stands twice is an error, not the las
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from typing import Any
 
 from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: ignore[attr-defined] # its own YAML
@@ -27,12 +26,31 @@ class InvalidYaml(ValueError):
         self.line = line
 
 
+class _Lined:
+    """Keeps the lines of what a loader composes on the way to the value."""
+
+    lines: dict[Path, int]
+
+    def get_single_data(self: Any) -> Any:
+        node = self.get_single_node()
+        self.lines = _lines(node)
+        return None if node is None else self.construct_document(node)
+
+
+class _Fast(_Lined, SafeLoader):  # type: ignore[misc, valid-type] # in C where that is there
+    """For text of a size that cannot nest too deep."""
+
+
+class _Deep(_Lined, yaml.SafeLoader):
+    """In Python, whose depth has a limit."""
+
+
 def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
     """The value of a YAML text, and the line of every key and item by the path that leads to it."""
     made: list[Any] = []
 
     def open_loader(stream: str) -> Any:
-        made.append(_lined(SafeLoader if len(text) <= _LARGEST_FOR_C else yaml.SafeLoader)(stream))
+        made.append(_Fast(stream) if len(text) <= _LARGEST_FOR_C else _Deep(stream))
         return made[0]
 
     try:
@@ -41,21 +59,6 @@ def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
         raise InvalidYaml(f"is not valid YAML: {reason}", 1 if mark is None else mark.line + 1) from None
-
-
-@lru_cache(maxsize=2)
-def _lined(loader: Any) -> Any:
-    """A loader that keeps the lines of what it composes on the way to the value."""
-
-    class Lined(loader):  # type: ignore[misc] # the class is chosen by the size of the text
-        lines: dict[Path, int]
-
-        def get_single_data(self) -> Any:
-            node = self.get_single_node()
-            self.lines = _lines(node)
-            return None if node is None else self.construct_document(node)
-
-    return Lined
 
 
 def dump_yaml(facts: dict[str, object]) -> str:

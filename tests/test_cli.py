@@ -1,69 +1,214 @@
-"""The command line, as a person runs it."""
+"""The command line as a whole: help, options before and after a command, mistakes, and which session is meant."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click import Context
 
-from haytham import CheckpointManager, __version__
+from command import IDEA, command, environment, frozen, haytham, process, session_folder
+from haytham import __version__
+from haytham.cli.root import root
+
+COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
+COMMANDS += ["retry", "validate", "doctor", "init"]
 
 
-def haytham(*arguments, cwd):
-    """What the command answers: its exit code, output and error output."""
-    command = [sys.executable, "-m", "haytham", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", check=False)
-    return done.returncode, done.stdout, done.stderr
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """A folder with a session that waits in phase 1."""
+    folder = tmp_path_factory.mktemp("waiting")
+    assert haytham("run", IDEA, "--name", "Rain barrels", "--no-input", cwd=folder).code == 3
+    return folder
 
 
 @pytest.fixture
-def session(tmp_path):
-    manager = CheckpointManager(tmp_path / "projects")
-    path = manager.create_session("p", "s", "u")
-    manager.save_agent_output("p", "s", 1, "a", "text")
-    manager.save_checkpoint("p", "s", 1, "completed", [])
-    return path
+def here(waiting, tmp_path):
+    """A copy of that folder."""
+    return Path(shutil.copytree(waiting, tmp_path / "here"))
 
 
-def test_the_version_is_told(tmp_path):
-    """`--version` tells the version, alone or among other words."""
-    assert haytham("--version", cwd=tmp_path) == (0, f"haytham {__version__}\n", "")
+def another(here, name):
+    """Another session beside the first, made as a person would, by copying it."""
+    first = session_folder(here) if len(list(here.glob("projects/*/sessions/*"))) == 1 else None
+    assert first is not None
+    copy = Path(shutil.copytree(first, first.parent / name))
+    manifest = copy / "session_manifest.md"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace(first.name, name), encoding="utf-8")
+    return first.name
 
 
-def test_sound_documents_validate(tmp_path, session):
-    """A session that is as we wrote it has no problems, exit 0."""
-    assert haytham("validate", cwd=tmp_path) == (0, "", "3 documents, 0 problems\n")
+def test_the_version_is_told_before_click_is_imported(tmp_path):
+    """`--version` tells the version, and imports nothing that it does not need."""
+    assert process("--version", cwd=tmp_path).out == f"haytham {__version__}\n"
+    program = (
+        "import sys; sys.argv[1:] = ['--version']; from haytham.cli import main; main(); print('click' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.endswith("False\n")
 
 
-def test_every_problem_is_told_at_once(tmp_path, session):
-    """All problems of all files are told with file, line, section and label, exit 6."""
-    for path, old, new in (
-        (session / "phase_1_concept" / "checkpoint.md", "- Status: completed", "- Status: banana"),
-        (session / "phase_1_concept" / "a.md", "## Output", "## Outpud"),
-    ):
-        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    (session / "phase_2_market_research" / "notes.md").write_text("mine\n", encoding="utf-8")
-    code, out, err = haytham("validate", "projects/p", cwd=tmp_path)
-    assert (code, err) == (6, f"4 documents, {out.count(chr(10))} problems\n")
-    assert "checkpoint.md:11: Metadata / Status: found 'banana'; allowed: pending" in out
-    assert re.search(r"a\.md:\d+: Output: the section is missing; the file may be cut off", out)
-    assert "notes.md:1: found no front matter" in out
-
-
-def test_what_is_not_there_is_a_usage_error(tmp_path):
-    """A path that does not exist is exit 2, with a sentence and no traceback."""
-    code, _, err = haytham("validate", "nowhere", cwd=tmp_path)
-    assert code == 2
-    assert "'nowhere' does not exist" in err
-    assert haytham("validate", cwd=tmp_path)[0] == 2
-    assert haytham("validat", cwd=tmp_path)[0] == 2
+def test_help_loads_nothing_that_draws_or_judges():
+    """Neither rich nor jsonschema nor Jinja is imported for help."""
+    program = "import sys; sys.argv[1:] = ['--help']\nfrom haytham.cli import main\ntry:\n    main()\nfinally:\n"
+    program += "    print([name for name in ('rich', 'jsonschema', 'jinja2', 'asyncio') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.endswith("[]\n")
 
 
 def test_help_says_what_there_is(tmp_path):
-    """Help has an example and the exit codes."""
-    for arguments in (("--help",), ("-h",), ()):
-        _, out, err = haytham(*arguments, cwd=tmp_path)
-        assert "validate" in out + err
-        assert "6 a file does not validate" in out + err
+    """Help names every command, has examples in lines of their own, the exit codes, and how to complete words."""
+    for arguments in (("--help",), ()):
+        answer = process(*arguments, cwd=tmp_path)
+        said = answer.out + answer.err
+        assert [name for name in COMMANDS if f"\n  {name} " not in said] == []
+        assert '\n    haytham run "Lend rain barrels to gardens" --name "Rain barrels"\n' in said
+        assert "5 budget reached, 6 a file does not validate, 7 locked" in said
+        assert "_HAYTHAM_COMPLETE=bash_source haytham" in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name):
+    """Each command explains itself in lines that click leaves alone, with an example."""
+    found = root.get_command(Context(root), name)
+    said = found.get_help(Context(found, info_name=f"haytham {name}"))
+    assert re.search(rf"\n  Examples?:\n    .*haytham {name}", said)
+    assert "--json" in said
+
+
+def test_words_are_completed(here):
+    """The shell's completion knows commands, and the ids of sessions."""
+    asked = {"_HAYTHAM_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
+    assert "plain,status" in process(cwd=here, COMP_WORDS="haytham st", **asked).out
+    asked["COMP_CWORD"] = "2"
+    assert session_folder(here).name in process(cwd=here, COMP_WORDS="haytham resume ", **asked).out
+
+
+def test_options_stand_before_a_command_or_after_it(here):
+    """`--json`, `--quiet` and `-C` mean the same on both sides of a command."""
+    before, after = haytham("--json", "status", cwd=here), haytham("status", "--json", cwd=here)
+    assert before == after
+    assert (after.json["kind"], after.json["version"], after.json["status"]) == ("status", 1, "waiting")
+    assert haytham("-C", here, "list", cwd=here.parent) == haytham("list", "-C", here, cwd=here.parent)
+
+
+def test_a_mistake_is_one_object_with_json(here):
+    """With `--json` a mistake is one object on standard output, too, with its exit code."""
+    answer = haytham("approve", "9", "--json", cwd=here)
+    assert (answer.code, answer.json["kind"], answer.json["exit_code"]) == (2, "error", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("statsu", "there is no command 'statsu'; did you mean status?"),
+        ("frobnicate", "there is no command 'frobnicate'"),
+        ("approve one", "'one' is no number of a phase"),
+        ("approve 9", "phase: found 9; allowed: 1, 2, 3, 6, 7"),
+        ("approve 2", "phase 2 has nothing to decide on: it has not run to its end"),
+        ("request-changes", "say what is to change: -m COMMENTS or --change TEXT"),
+        ("show 1 nobody", "phase 1, Concept Expansion, has no output of 'nobody'; name one of concept_expansion"),
+        ("show 2", "phase 2, Market Research, has no output yet"),
+        ("show 1 --attempt 7", "phase 1 has no attempt 7; name one of 1 to 1"),
+        ("status nothing", "no session matches 'nothing'"),
+        ("run", "there is no idea; say it in a sentence"),
+        ("run idae.md", "there is no file idae.md"),
+        ("run projects", "projects is a folder"),
+        ("run x --mode fast", "execution mode: found 'fast'; allowed: mvp, full"),
+        ("run x --model gpt", "model: found 'gpt'; allowed: worksheet"),
+        ("run x --workflow nowhere", "workflow type: found 'nowhere'"),
+        ("run x --project nowhere", "there is no project 'nowhere'"),
+        ("run x --project rain_barrels", "project rain_barrels has another idea"),
+        ("-C nowhere status", "Invalid value for '-C': Directory 'nowhere' does not exist"),
+        ("status --frobnicate", "No such option '--frobnicate'; more: haytham status --help"),
+        ("init projects", "projects is there already and not an empty folder"),
+        ("validate nowhere", "nowhere is not there"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(waiting, words, sentence):
+    """Whatever is mistyped: exit 2, one sentence that says what to do, no traceback, and nothing is made."""
+    before = sorted(waiting.rglob("*"))
+    answer = haytham(*words.split(), cwd=waiting)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"haytham: {sentence}")
+    assert sorted(waiting.rglob("*")) == before
+
+
+def test_debug_shows_where_a_mistake_comes_from(here):
+    """With `--debug` the traceback is there, and the sentence."""
+    done = subprocess.run(
+        command("approve", "9", "--debug"),
+        cwd=here,
+        env=environment(here),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert "Traceback" in done.stderr
+    assert "haytham: phase: found 9" in done.stderr
+
+
+def test_the_only_session_is_meant_else_the_only_one_that_waits(here):
+    """Commands that act take the only session, else the only one that waits; else exit 2 with the list."""
+    first = another(here, "second")
+    answer = haytham("approve", cwd=here)
+    assert answer.code == 2
+    assert f"  rain_barrels/{first}  waiting\n  rain_barrels/second  waiting" in answer.err
+    assert haytham("approve", "-s", "second", cwd=here).out == "phase 1, Concept Expansion: approved by ann\n"
+    answer = haytham("approve", cwd=here)
+    assert (answer.code, first in haytham("list", cwd=here).out) == (0, True)
+    assert haytham("resume", cwd=here).code == 2
+
+
+def test_a_session_is_named_by_any_unique_part_of_its_id(here):
+    """A part of an id will do where it fits one session, as an argument or with -s; a whole id always does."""
+    another(here, "second")
+    assert haytham("status", "econ", "--json", cwd=here).json["session"] == "second"
+    assert haytham("status", "-s", "econ", "--json", cwd=here).json["session"] == "second"
+    answer = haytham("status", "rain", cwd=here)
+    assert (answer.code, "2 sessions match 'rain'" in answer.err) == (2, True)
+
+
+def test_with_several_sessions_the_command_to_go_on_names_the_one(here):
+    """What to do next can be typed as it is printed: with more than one session it names the session."""
+    first = another(here, "second")
+    said = haytham("status", first, cwd=here).out
+    assert f"haytham approve 1 -s {first} && haytham resume {first}" in said
+
+
+def test_who_decides_is_said_else_found(here):
+    """`--user`, else HAYTHAM_USER, else git's user.email is recorded as who."""
+    first = another(here, "second")
+    (here / "gitconfig").write_text("[user]\nemail = eve@example.org\n", encoding="utf-8")
+    found = {"HAYTHAM_USER": "", "GIT_CONFIG_GLOBAL": str(here / "gitconfig")}
+    said = {first: haytham("approve", "-s", first, "--user", "bob", cwd=here)}
+    said["second"] = haytham("approve", "-s", "second", cwd=here, **found)
+    for name, by in ((first, "bob"), ("second", "eve@example.org")):
+        assert said[name].out == f"phase 1, Concept Expansion: approved by {by}\n"
+        feedback = here / f"projects/rain_barrels/sessions/{name}/phase_1_concept/user_feedback.md"
+        assert f"\nby: {by}\n" in feedback.read_text(encoding="utf-8")
+
+
+def test_init_copies_the_workflow_for_editing(tmp_path):
+    """`init` copies the built-in workflow; what it made validates, and runs."""
+    answer = haytham("init", "mine", cwd=tmp_path)
+    assert answer.out == "edit mine/workflow.yaml and mine/agents/, then: haytham run IDEA --workflow mine\n"
+    assert haytham("validate", "mine", cwd=tmp_path).err == "10 documents, 0 problems\n"
+    answer = haytham("run", IDEA, "--workflow", "mine/workflow.yaml", "--json", cwd=tmp_path)
+    assert (answer.code, answer.json["status"], answer.json["phase"]) == (3, "waiting", 1)
+    assert json.loads(answer.err.split("\n")[0])["event"] == "phase_started"
+
+
+def test_quiet_says_only_what_was_asked_for(here):
+    """`--quiet` leaves out progress; the answer of the command stays."""
+    haytham("approve", cwd=here)
+    answer = haytham("resume", "-q", cwd=here)
+    assert (answer.code, answer.err) == (3, "")
+    said = "phase 2, Market Research, waits for review: haytham review, or haytham approve && haytham resume\n"
+    assert frozen(answer.out) == said

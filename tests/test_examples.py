@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -39,31 +39,49 @@ def test_the_tour_shows_what_it_says(tmp_path):
     assert "Metadata / Status: found 'done-ish'; allowed: pending" in shown
 
 
-def test_the_readme_tells_the_truth(tmp_path, monkeypatch, capsys):
-    """The README's first example prints what stands below it, and writes the document that it shows."""
-    from haytham import clock
+def tour():
+    """The commands of the README's tour, each with what it prints."""
+    text = "".join(blocks("console")[1:])
+    return [(command, shown) for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)]
 
+
+def say(command, cwd):
+    """What a command of the tour prints, with ids and times left out."""
+    words = shlex.split(command)
+    environment = {**os.environ, "HAYTHAM_USER": "founder"}
+    done = subprocess.run([sys.executable, "-m", *words], cwd=cwd, env=environment, capture_output=True, check=False)
+    text = re.sub(r"\d{8}-\d{9}-[0-9a-f]{6}", "<session>", done.stdout.decode())
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
+
+
+def test_the_tour_of_the_readme_is_true(tmp_path):
+    """Each command of the README's tour prints what stands below it."""
+    edits = {
+        7: ("phase_1_concept/concept_expansion.md", "Lend rain barrels to gardens", "Lend rain barrels to allotments"),
+        9: ("phase_2_market_research/market_intelligence.md", "- Status: completed", "- Status: fine"),
+    }
+    for number, (command, shown) in enumerate(tour(), start=1):
+        if number in edits:
+            name, old, new = edits[number]
+            (path,) = tmp_path.glob(f"projects/*/sessions/*/{name}")
+            path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+        assert say(command, tmp_path) == shown, command
+    assert number == 9
+
+
+def test_the_python_of_the_readme_is_true(tmp_path, monkeypatch, capsys):
+    """The README's Python prints what stands below it."""
     monkeypatch.chdir(tmp_path)
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
-        exec(compile(blocks("python")[0], "README.md", "exec"), {})  # noqa: S102 - our own text
-    assert capsys.readouterr().out == blocks("text")[0]
-    (written,) = tmp_path.rglob("phase_1_concept/concept_expansion.md")
-    assert written.read_text(encoding="utf-8") == blocks("markdown")[0]
-    broken = written.read_text(encoding="utf-8").replace("- Status: completed", "- Status: fine")
-    written.write_text(broken, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "haytham", "validate"], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
-    )
-    told = next(block for block in blocks("console") if "validate" in block).split("\n", 1)[1]
-    session = os.listdir(tmp_path / "projects" / "rain_barrels" / "sessions")[0]
-    assert (done.stdout + done.stderr).replace(session, "<session>") == told
+    exec(compile(blocks("python")[0], "README.md", "exec"), {})  # noqa: S102 - our own text
+    assert capsys.readouterr().out == blocks("text")[1]
 
 
-def test_the_readme_store_passes_the_contract():
-    """The README's own test of a store is one that runs."""
-    names = {}
-    exec(compile(blocks("python")[1], "README.md", "exec"), names)  # noqa: S102 - our own text
-    assert any(name.startswith("test_") for name in dir(names["TestMyStore"]))
+def test_the_store_of_the_readme_passes_its_contract(tmp_path):
+    """The README's own test of a store runs, and passes."""
+    (tmp_path / "test_mine.py").write_text(blocks("python")[1], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert re.search(r"\d\d passed", done.stdout), done.stdout
 
 
 def test_the_readme_names_every_call_of_the_managers():

@@ -18,7 +18,7 @@ import pytest
 
 from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
-from haytham.session.layout import kind_of
+from haytham.session.problems import kind_at
 from haytham.session.shelf import Shelf
 from workers import FORK, apart, running, start
 
@@ -260,12 +260,12 @@ def state(base):
 def numbers(base):
     """The number that each document was saved with last, by the function that saves it."""
     shelf = Shelf(FileStore(base))
-    return {save: shelf.read(kind_of(key), key).value[field] for save, (key, field) in HOMES.items()}
+    return {save: shelf.read(kind_at(key), key).value[field] for save, (key, field) in HOMES.items()}
 
 
 def problems(base):
     """The problems of all documents."""
-    found = (Shelf(FileStore(base)).find(kind_of(key), key) for key in state(base) if kind_of(key))
+    found = (Shelf(FileStore(base)).find(kind_at(key), key) for key in state(base) if kind_at(key))
     return [problem for document in found for problem in document.problems]
 
 

@@ -134,6 +134,10 @@ def test_a_change_to_what_is_shown_is_reported_before_it_is_drawn_anew(manager, 
         assert old in path.read_text(encoding="utf-8")
     assert "Current Phase / Can Resume: shows False, and is True" in caplog.text
     assert "title: shows 'Lunch', and is 'Concept Expansion'" in caplog.text
+    caplog.clear()
+    manager.save_agent_output(*IDS, 1, "a", "t")
+    manager.save_checkpoint(*IDS, 1, "failed", [])
+    assert caplog.text == ""
 
 
 def _fifo(path):

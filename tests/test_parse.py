@@ -79,7 +79,7 @@ def test_a_wrong_value_is_reported_with_what_is_allowed():
     text = drawn("checkpoint", "completed").replace("- Status: completed", "- Status: banana")
     (problem,) = read("checkpoint", text).problems
     assert str(problem.within("checkpoint.md")) == (
-        "checkpoint.md:11: Metadata / Status: found 'banana'; "
+        "checkpoint.md:12: Metadata / Status: found 'banana'; "
         "allowed: pending, in_progress, completed, failed, skipped, requires_retry"
     )
 
@@ -134,7 +134,7 @@ def test_bytes_that_are_not_utf8_are_reported_with_their_line():
     """A byte that is not UTF-8 is named with its line."""
     data = drawn("checkpoint", "completed").encode().replace(b"- Status: completed", b"- Status: \xff")
     (problem,) = parse(load_kind("checkpoint"), data).faults
-    assert (problem.line, "not UTF-8" in problem.message) == (11, True)
+    assert (problem.line, "not UTF-8" in problem.message) == (12, True)
 
 
 def test_text_under_the_title_is_reported_and_comments_are_not():

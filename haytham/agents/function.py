@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import threading
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from haytham.agent import Reply, call
-from haytham.errors import InvalidValue
+from haytham.agent import Reply
+from haytham.errors import AgentFailed, InvalidValue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from haytham.agent import Agent, AgentSpec, Task
 
 
@@ -18,13 +23,13 @@ def open_agent(rest: str) -> Agent:
     model = f"python:{rest}"
     try:
         function = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InvalidValue(
             "model", model, f"python:module:function of a module that can be imported ({error})"
         ) from None
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:  # noqa: ARG001 - an agent's signature
-        answer = await call(function, task)
+        answer = await _call(function, task)
         if isinstance(answer, str):
             return Reply(answer, model=model)
         if not isinstance(answer, Reply):
@@ -32,3 +37,32 @@ def open_agent(rest: str) -> Agent:
         return answer
 
     return agent
+
+
+async def _call(function: Callable[[Task], Any], task: Task) -> Any:
+    """What a function answers: one that does not await has a thread of its own, so that others go on beside it."""
+    try:
+        answer = function(task) if inspect.iscoroutinefunction(function) else await _in_thread(function, task)
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise AgentFailed(f"it ended itself with {type(error).__name__}: {error}") from error
+
+
+async def _in_thread(function: Callable[[Task], Any], task: Task) -> Any:
+    """Call a function in a thread that nobody waits for once it is too late."""
+    loop, done = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+
+    def tell(setter: Callable[[Any], None], value: Any) -> None:
+        if not done.done():
+            setter(value)
+
+    def work() -> None:
+        try:
+            told = done.set_result, function(task)
+        except BaseException as error:  # noqa: BLE001 - carried over to who waits for it
+            told = done.set_exception, error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, *told)
+
+    threading.Thread(target=work, name=f"agent-{task.agent}", daemon=True).start()
+    return await done

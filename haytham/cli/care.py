@@ -2,61 +2,168 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, Here
+from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
+from haytham.errors import HaythamError, InvalidDocument, Problem
 
 if TYPE_CHECKING:
-    from haytham.errors import Problem
+    from collections.abc import Callable
+
+    from haytham.session import Session
+    from haytham.session.doctor import Lost
+
+_TEMPORARY = ".haytham-*"
 
 
 @click.command
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.pass_obj
 def validate(here: Here, /, paths: tuple[Path, ...]) -> None:
-    r"""Read every document below PATHS (else below projects/) and report all problems at once.
+    r"""Report all problems of all documents.
+
+    Below each PATH, else below projects/. A PATH is a file or a folder of a session, a session, a project, a folder
+    of projects, or a workflow.
 
     \b
     Examples:
       haytham validate
       haytham validate projects/my_idea
+      haytham validate my_workflow
     """
+    missing = [str(path) for path in paths if not os.path.lexists(path)]
+    if missing:
+        raise Usage(f"{', '.join(missing)} is not there; name a file or a folder to validate")
     if not paths and not here.base.is_dir():
-        raise click.UsageError(f"there is no folder {here.base}; name the files or folders to validate")
-    files = [file for path in paths or (here.base,) for file in _documents(path)]
-    problems = [problem for file in files for problem in _problems(file)]
-    facts = {"documents": len(files), "problems": [str(problem) for problem in problems]}
-    here.answer("validation", facts, "\n".join(str(problem) for problem in problems))
-    if not here.options.as_json:
-        click.echo(f"{len(files)} documents, {len(problems)} problems", err=True)
-    if problems:
+        raise Usage(f"there is no folder {here.base}/; name the files or folders to validate")
+    reports = [_inspect(path) for path in paths or (here.base,)]
+    count = sum(documents for documents, _ in reports)
+    lines = list(dict.fromkeys(harmless(str(problem)) for _, problems in reports for problem in problems))
+    here.answer("validation", {"documents": count, "problems": lines}, "\n".join(lines))
+    if not here.options.as_json and not here.options.quiet:
+        click.echo(f"{count} documents, {len(lines)} problems", err=True)
+    if lines:
         raise click.exceptions.Exit(INVALID)
 
 
+def _inspect(path: Path) -> tuple[int, list[Problem]]:
+    """How many documents a path holds, and their problems, with files as a person would name them."""
+    from haytham.cli.place import spot_of  # noqa: PLC0415
+    from haytham.session.problems import inspect, kind_at  # noqa: PLC0415
+    from haytham.store.files import FileStore  # noqa: PLC0415
+    from haytham.workflow import FILE  # noqa: PLC0415
+
+    if path.name == FILE or (path / FILE).is_file():
+        return _inspect_workflow(path)
+    spot = spot_of(path)
+    if spot.prefix and not spot.prefix.endswith("/") and kind_at(spot.prefix) is None:
+        return 1, [Problem("is no document of haytham by its name and place", file=str(path))]
+    report = inspect(FileStore(spot.base), spot.prefix)
+    return report.documents, [replace(one, file=_readable(spot.base, one.file)) for one in report.problems]
+
+
+def _inspect_workflow(path: Path) -> tuple[int, list[Problem]]:
+    from haytham.agent import read_agent  # noqa: PLC0415
+    from haytham.session.tasks import agent_texts  # noqa: PLC0415
+    from haytham.workflow import load_workflow  # noqa: PLC0415
+
+    source = load_workflow(str(path), Path())
+    problems: list[Problem] = []
+    agents = agent_texts(source.files).items()
+    looks: list[Callable[[], object]] = [lambda: source.workflow, *(partial(read_agent, *one) for one in agents)]
+    for look in looks:
+        try:
+            look()
+        except InvalidDocument as error:
+            problems += error.problems
+    return len(source.files), problems
+
+
+def _readable(base: Path, file: str) -> str:
+    """A key as a path from where one is, unless that leads up and down again."""
+    path = os.path.relpath(base.resolve() / file)
+    return str(base.resolve() / file) if path.startswith("..") else path
+
+
 @click.command
-@click.argument("session_name", metavar="[SESSION]", required=False)
+@session_names(argument=True)
 @click.option("--user", help="Whose session it is, where the files no longer say.")
 @click.option("--mode", help="Its mode, where the files no longer say.")
+@click.option("--workflow", help="Its workflow, by the start of its name in workflows/, where several are there.")
 @click.pass_obj
-def doctor(here: Here, /, session_name: str | None, user: str | None, mode: str | None) -> None:
-    """Rebuild what is derived: a lost manifest, shown copies, left-over files; say what was done."""
-    from haytham.session.doctor import mend  # noqa: PLC0415
+def doctor(here: Here, /, session_name: str | None, **said: str | None) -> None:
+    r"""Rebuild what is derived, and say what was done.
 
-    done = []
-    for project_id, session_id in here.folders(session_name):
-        session = here.session(project_id, session_id)
-        done += [f"{project_id}/{session_id}: {line}" for line in mend(session, user=user, mode=mode)]
-    here.answer("doctor", {"done": done}, "\n".join(done) or "nothing to mend")
+    A lost manifest, shown copies that disagree, files that a killed process left. Without a name, all sessions.
+    What stands nowhere is asked for, or said with an option.
+
+    \b
+    Examples:
+      haytham doctor
+      haytham doctor 9f3ac1 --user ann --mode mvp
+    """
+    folders = here.folders(session_name)
+    if not folders:
+        raise Usage(f"there is no session{f' {session_name!r}' if session_name else ''} in {here.base}/")
+    done, faults = [], []
+    for project_id, session_id in folders:
+        try:
+            lines = _mend(here, here.session(project_id, session_id), said)
+            done += [f"{project_id}/{session_id}: {line}" for line in lines]
+        except (HaythamError, Usage) as error:
+            faults.append(error)
+    text = "\n".join(done) or ("" if faults else "nothing was to mend")
+    if not here.options.as_json or not faults:
+        here.answer("doctor", {"done": done}, text)
+    for fault in faults[:-1]:
+        click.echo(f"haytham: {harmless(str(fault))}", err=True)
+    if faults:
+        raise faults[-1]
+
+
+def _mend(here: Here, session: Session, said: dict[str, str | None]) -> list[str]:
+    from haytham.session.doctor import lost, mend  # noqa: PLC0415
+
+    before = _left_over(here, session)
+    facts = None if session.exists() else _asked(here, lost(session, **said))
+    done = mend(session, facts)
+    swept = before - _left_over(here, session)
+    return [*done, *([f"swept {swept} temporary files"] if swept else [])]
+
+
+def _asked(here: Here, facts: Lost) -> Lost:
+    """What a lost manifest was the home of, with what stands nowhere asked for."""
+
+    def ask(name: str) -> str:
+        what = f"the {name} of session {facts.session_id}"
+        if not here.can_ask():
+            raise Usage(f"nothing says {what}; say it with --{name}")
+        return str(click.prompt(what))
+
+    return replace(facts, user=facts.user or ask("user"), mode=facts.mode or ask("mode"))
+
+
+def _left_over(here: Here, session: Session) -> int:
+    """How many temporary files killed writers left in a session and beside it."""
+    project = here.base / session.project_id
+    inside = (here.base / session.prefix).rglob(_TEMPORARY)
+    beside = [*project.glob(_TEMPORARY), *project.glob(f"workflows/**/{_TEMPORARY}")]
+    return sum(1 for _ in inside) + len(beside)
 
 
 @click.command
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.pass_obj
 def init(here: Here, /, folder: Path) -> None:
-    r"""Copy the built-in workflow to FOLDER, to edit it and run it with --workflow FOLDER.
+    r"""Copy the built-in workflow to DIR, to edit it.
+
+    It runs with --workflow DIR.
 
     \b
     Example:
@@ -64,41 +171,13 @@ def init(here: Here, /, folder: Path) -> None:
     """
     from haytham.workflow import shipped_workflow  # noqa: PLC0415
 
-    target = here.options.folder / folder
-    if target.exists() and any(target.iterdir()):
-        raise click.UsageError(f"{folder} is not empty; name a new folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Usage(f"{folder} is there already and not an empty folder; name a new one")
     source = shipped_workflow("idea_validation")
     for name, data in source.files.items():
-        path = target / name
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    here.answer(
-        "workflow",
-        {"folder": str(folder)},
-        f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}",
-    )
-
-
-def _documents(path: Path) -> list[Path]:
-    """The files that are, by their name and place, documents."""
-    if path.is_file():
-        return [path]
-    found = (file for file in path.rglob("*") if _kind(file) is not None and file.is_file())
-    return sorted(file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts))
-
-
-def _problems(file: Path) -> list[Problem]:
-    from haytham.document.kind import load_kind  # noqa: PLC0415 - help needs no schema
-    from haytham.document.parse import parse  # noqa: PLC0415
-    from haytham.errors import Problem  # noqa: PLC0415
-
-    kind = _kind(file)
-    if kind is None:
-        return [Problem("is no document of haytham by its name and place", file=str(file))]
-    return [problem.within(str(file)) for problem in parse(load_kind(kind), file.read_bytes()).problems]
-
-
-def _kind(file: Path) -> str | None:
-    from haytham.session.layout import kind_of  # noqa: PLC0415
-
-    return kind_of(file.as_posix())
+    ways = f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}"
+    facts: dict[str, Any] = {"folder": str(folder), "files": sorted(source.files)}
+    here.answer("workflow", facts, ways)

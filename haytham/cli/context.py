@@ -7,8 +7,10 @@ import json
 import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,29 +18,47 @@ import click
 from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from haytham.session import Session
     from haytham.session.summary import Summary
     from haytham.store.files import FileStore
 
 ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED = 1, 2, 3, 4, 5, 6, 7
+STOPPED = 130
+UNFINISHED = ("in_progress", "waiting", "paused", "failed")
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass
 class Options:
-    """The options that stand before a command."""
+    """The options that may stand before a command or after it."""
 
-    folder: Path
-    as_json: bool
-    no_input: bool
-    quiet: bool
+    as_json: bool = False
+    no_input: bool = False
+    quiet: bool = False
+    debug: bool = False
 
 
-class Choice(click.UsageError):
-    """Several sessions could be meant, or none."""
+class Usage(click.UsageError):
+    """A command was given what it cannot use; the sentence says what to give instead."""
+
+
+class _PhaseNumber(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
+    """The number of a phase."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ARG002
+        """A whole number, else a sentence."""
+        try:
+            return int(value)
+        except ValueError:
+            raise Usage(f"{value!r} is no number of a phase; haytham status shows them") from None
+
+
+PHASE = _PhaseNumber()
 
 
 @dataclass(frozen=True)
@@ -48,7 +68,7 @@ class Found:
     project_id: str
     session_id: str
     summary: Summary | None
-    error: HaythamError | None = None
+    error: HaythamError | OSError | None = None
 
     @property
     def status(self) -> str:
@@ -62,11 +82,12 @@ class Found:
 
 
 class Here:
-    """The projects below a folder, and how to speak with who asked."""
+    """The projects in the folder one is in, and how to speak with who asked."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.base = options.folder / "projects"
+    base = Path("projects")
+
+    def __init__(self) -> None:
+        self.options = Options()
 
     @cached_property
     def store(self) -> FileStore:
@@ -90,16 +111,12 @@ class Here:
 
     def sessions(self) -> list[Found]:
         """All sessions there are; one that cannot be read hides no other."""
-        from haytham.session.layout import MANIFEST  # noqa: PLC0415
-
-        keys = [key.split("/") for key in self.store.keys(depth=4)]
-        ids = [(key[0], key[2]) for key in keys if len(key) == 4 and key[1] == "sessions" and key[3] == MANIFEST]  # noqa: PLR2004
-        return [self._found(*pair) for pair in ids]
+        return [self._found(*pair) for pair in self.folders(None)]
 
     def _found(self, project_id: str, session_id: str) -> Found:
         try:
             return Found(project_id, session_id, self.session(project_id, session_id).read().summary())
-        except HaythamError as error:
+        except (HaythamError, OSError) as error:
             return Found(project_id, session_id, None, error)
 
     def choose(self, name: str | None, *, among: tuple[str, ...] | None = None) -> Session:
@@ -110,14 +127,14 @@ class Here:
         """
         found = self.sessions()
         if not found:
-            raise Choice(f"there is no session in {self.base}; start one with: haytham run IDEA")
+            raise Usage(f"there is no session in {self.base}; start one with: haytham run IDEA")
         if name is not None:
             return self._by_name(name, found)
         if among is None:
             return self._open(max(found, key=lambda one: (one.last_updated, one.session_id)))
         matching = found if len(found) == 1 else [one for one in found if one.status in among]
         if len(matching) != 1:
-            raise Choice(f"which session? name one of:\n{_listing(matching or found)}")
+            raise Usage(f"say which session is meant, by any unique part of its id:\n{_listing(matching or found)}")
         return self._open(matching[0])
 
     def _by_name(self, name: str, found: list[Found]) -> Session:
@@ -126,10 +143,20 @@ class Here:
         if len(matching) == 1:
             return self._open(matching[0])
         said = f"{len(matching)} sessions match" if matching else "no session matches"
-        raise Choice(f"{said} {name!r}; there are:\n{_listing(matching or found)}")
+        raise Usage(f"{said} {name!r}; name one of these by a unique part of its id:\n{_listing(matching or found)}")
 
     def _open(self, one: Found) -> Session:
         return self.session(one.project_id, one.session_id)
+
+    def named(self, session: Session, option: str = "") -> str:
+        """What to add to a command so that it means this session: nothing where it is the only one."""
+        if len(self.folders(None)) == 1:
+            return ""
+        return f" {option} {session.session_id}" if option else f" {session.session_id}"
+
+    def can_ask(self) -> bool:
+        """Whether there is a person at a terminal who did not ask to be left alone."""
+        return not (self.options.no_input or self.options.as_json) and sys.stdin.isatty() and sys.stdout.isatty()
 
     def say(self, text: str = "") -> None:
         """Tell a person something, unless they asked for quiet or for JSON."""
@@ -144,6 +171,33 @@ class Here:
             click.echo(text)
 
 
+def session_names(*, argument: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The ways to name a session: an option, and for commands that take no phase an argument, too."""
+    about = "Which session, by any unique part of its id."
+    if not argument:
+        return click.option("-s", "--session", "session_name", help=about, shell_complete=_complete)
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        ctx.meta["haytham.session"] = value
+
+    def take(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+        return value or ctx.meta["haytham.session"]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        known: dict[str, Any] = {"shell_complete": _complete}
+        option = click.option("-s", "--session", help=about, expose_value=False, is_eager=True, callback=keep, **known)
+        named = click.argument("session_name", metavar="[SESSION]", required=False, callback=take, **known)
+        return named(option(command))
+
+    return decorate
+
+
+def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The ids of sessions, for the shell."""
+    folders = sorted(Path("projects").glob("*/sessions/*/"))
+    return [folder.name for folder in folders if incomplete in folder.name]
+
+
 def harmless(text: str) -> str:
     """Text that a terminal shows as it is: control characters and direction marks are taken out."""
     return _CONTROL.sub("", text)
@@ -151,15 +205,25 @@ def harmless(text: str) -> str:
 
 def who(user: str | None) -> str:
     """Who is asking: as said, else HAYTHAM_USER, git's user.email, the login name."""
-    return user or os.environ.get("HAYTHAM_USER") or _git_email() or getpass.getuser()
+    found = user or os.environ.get("HAYTHAM_USER") or _git_email() or _login_name()
+    if not found:
+        raise Usage("nothing says who you are; say it with --user NAME or HAYTHAM_USER")
+    return found
 
 
 def _git_email() -> str:
     try:
         done = subprocess.run(["git", "config", "user.email"], capture_output=True, encoding="utf-8", check=False)  # noqa: S607
-    except OSError:
+    except (OSError, ValueError):
         return ""
     return done.stdout.strip()
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in a container
+        return ""
 
 
 def _listing(found: list[Found]) -> str:

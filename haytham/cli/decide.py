@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import Here, who
+from haytham.cli.context import PHASE, Here, Usage, session_names, who
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from haytham.session import Session
     from haytham.session.summary import Decision
+    from haytham.standing import Place, Standing
 
 
 def _answers(command: Callable[..., None]) -> Callable[..., None]:
     """The arguments that every answer takes."""
     for decorate in (
         click.pass_obj,
-        click.option("-s", "--session", "session_name", help="Which session, by any unique part of its id."),
+        session_names(argument=False),
         click.option("--user", help="Who decides; else HAYTHAM_USER, git's user.email, the login name."),
         click.option("-m", "--message", default="", help="Comments; they reach the phases that build on this one."),
-        click.argument("phase", type=int, required=False),
+        click.argument("phase", type=PHASE, required=False),
     ):
         command = decorate(command)
     return command
@@ -31,11 +32,14 @@ def _answers(command: Callable[..., None]) -> Callable[..., None]:
 @click.command
 @_answers
 def approve(here: Here, /, phase: int | None, **given: Any) -> None:
-    r"""Approve a phase as its texts are now; without PHASE, the first that waits.
+    r"""Approve a phase as its texts are now.
+
+    Without PHASE, the first that waits.
 
     \b
-    Example:
-      haytham approve -m "Go on, but name one city" && haytham resume
+    Examples:
+      haytham approve && haytham resume
+      haytham approve 2 -m "Go on, but name one city"
     """
     _decide(here, phase, "approved", [], given)
 
@@ -44,53 +48,104 @@ def approve(here: Here, /, phase: int | None, **given: Any) -> None:
 @click.option("--change", "changes", multiple=True, help="One change that is wanted; may be given several times.")
 @_answers
 def request_changes(here: Here, /, phase: int | None, changes: tuple[str, ...], **given: Any) -> None:
-    r"""Ask for another attempt, with comments and changes wanted.
+    r"""Ask for another attempt at a phase.
+
+    With comments, or changes wanted. Without PHASE, at the first that waits.
 
     \b
     Example:
       haytham request-changes 2 -m "Too broad" --change "Name one city" --change "Say who pays"
     """
-    if not changes and not given["message"].strip():
-        raise click.UsageError("say what is to change: -m COMMENTS or --change TEXT")
-    _decide(here, phase, "changes", list(changes), given)
+    wanted = [change for change in changes if change.strip()]
+    if not wanted and not given["message"].strip():
+        raise Usage("say what is to change: -m COMMENTS or --change TEXT")
+    _decide(here, phase, "changes", wanted, given)
 
 
 @click.command
 @_answers
 def reject(here: Here, /, phase: int | None, **given: Any) -> None:
-    """End the session here: the idea does not go on."""
+    r"""End the session: the idea does not go on.
+
+    \b
+    Example:
+      haytham reject -m "Nobody would pay for this"
+    """
     _decide(here, phase, "rejected", [], given)
 
 
 @click.command
 @_answers
 def skip(here: Here, /, phase: int | None, **given: Any) -> None:
-    """Leave a phase out; those that build on it are told."""
+    r"""Leave a phase out; those that build on it are told.
+
+    Without PHASE, the first that is not settled.
+
+    \b
+    Example:
+      haytham skip 3 && haytham resume
+    """
     _decide(here, phase, "skip", [], given)
 
 
-def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str], given: dict[str, Any]) -> None:
-    from haytham.event import Events  # noqa: PLC0415
+def answer(session: Session, number: int, decision: Decision, *, by: str, **said: Any) -> str:
+    """Give a person's answer on a phase, and keep that it happened; what was decided, in words."""
     from haytham.session.gate import Gate  # noqa: PLC0415
+
+    words = Gate(session).answer(number, decision, by=by, **{"changes": [], **said})
+    _keep(session, number, words, by)
+    return words
+
+
+def stamp(session: Session, by: str) -> list[str]:
+    """Bind decisions made in an editor to the texts they were made on; what they are, a line each."""
+    from haytham.session.gate import Gate  # noqa: PLC0415
+
+    found = Gate(session).stamp(by)
+    for number, words in found:
+        _keep(session, number, words, by)
+    return [f"phase {number}: {words} by {by}" for number, words in found]
+
+
+def _keep(session: Session, number: int, words: str, by: str) -> None:
+    from haytham.event import Events  # noqa: PLC0415
     from haytham.session.layout import EVENTS  # noqa: PLC0415
 
-    session = here.choose(given["session_name"], among=("waiting",))
-    number = _open_gate(session, decision) if phase is None else phase
-    by = who(given["user"])
-    said = Gate(session).answer(number, decision, by=by, comments=given["message"], changes=changes)
-    Events(session.store, session.prefix + EVENTS).emit("decision", phase=number, decision=said, by=by)
-    facts = {"project": session.project_id, "session": session.session_id, "phase": number, "decision": decision}
-    here.answer("decision", {**facts, "by": by}, f"phase {number}: {said} by {by}")
+    Events(session.store, session.prefix + EVENTS).emit("decision", phase=number, decision=words, by=by)
 
 
-def _open_gate(session: Session, decision: Decision) -> int:
-    """The first phase that waits for an answer; to skip, the first that is not settled."""
+def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str], given: dict[str, Any]) -> None:
     from haytham.standing import Standing  # noqa: PLC0415
 
-    place = Standing(session.read()).next
+    session = here.choose(given["session_name"], among=("waiting",))
+    by = who(given["user"])
+    for line in stamp(session, by):
+        here.say(line)
+    standing = Standing(session.read())
+    place = _first_open(here, session, standing, decision) if phase is None else _named(standing, phase, decision)
+    number = place.facts.phase.number
+    words = answer(session, number, decision, by=by, comments=given["message"], changes=changes)
+    facts = {"project": session.project_id, "session": session.session_id, "phase": number, "decision": decision}
+    here.answer("decision", {**facts, "by": by}, f"phase {number}, {place.facts.phase.name}: {words} by {by}")
+
+
+def _first_open(here: Here, session: Session, standing: Standing, decision: Decision) -> Place:
+    """The first phase that waits for an answer; to skip, the first that is not settled."""
+    place = standing.next
     if place is None:
-        raise click.UsageError("no phase waits for an answer")
-    if place.verdict.step != "gate" and decision != "skip":
-        number = place.facts.phase.number
-        raise click.UsageError(f"no phase waits for an answer; phase {number} has not run yet: haytham resume")
-    return place.facts.phase.number
+        raise Usage("no phase waits for an answer: all are settled; name the phase to decide on it anew")
+    if place.verdict.step == "gate" or (decision == "skip" and place.verdict.step != "rejected"):
+        return place
+    if place.verdict.step == "rejected":
+        raise Usage(f"no phase waits for an answer: the session was rejected in phase {place.facts.phase.number}")
+    ways = f"go on with: haytham resume{here.named(session)}"
+    raise Usage(f"no phase waits for an answer: phase {place.facts.phase.number} is to run first; {ways}")
+
+
+def _named(standing: Standing, number: int, decision: Decision) -> Place:
+    """The phase with this number, which has something to decide on, unless it is to be skipped."""
+    place = standing.place(standing.reading.phase(number).number)
+    if place.verdict.step in ("run", "nothing") and decision != "skip":
+        why = place.verdict.why or "it has not run to its end"
+        raise Usage(f"phase {number} has nothing to decide on: {why}; haytham status shows where the session stands")
+    return place

@@ -1,4 +1,4 @@
-"""`status`, `list` and `show`: look at sessions. They write nothing."""
+"""`list` and `show`: look at sessions and texts. They write nothing."""
 
 from __future__ import annotations
 
@@ -6,111 +6,56 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, Here, harmless
-from haytham.errors import HaythamError, InvalidDocument
+from haytham.cli.context import INVALID, PHASE, Here, Usage, harmless, session_names
 
 if TYPE_CHECKING:
+    from haytham.cli.context import Found
     from haytham.session.reading import Reading
-    from haytham.standing import Place, Standing
+    from haytham.workflow import Phase
 
 
 @click.command("list")
 @click.pass_obj
 def list_(here: Here) -> None:
-    """List all sessions, the one saved last first."""
+    r"""List all sessions, the one changed last first.
+
+    \b
+    Example:
+      haytham list --json
+    """
     found = sorted(here.sessions(), key=lambda one: (one.last_updated, one.session_id), reverse=True)
-    rows = [
-        {"project": one.project_id, "session": one.session_id, "status": one.status, "last_updated": one.last_updated}
-        for one in found
+    rows = [_row(one) for one in found]
+    width = max((len(f"{row['project']}/{row['session']}") for row in rows), default=0)
+    lines = [
+        f"{row['project'] + '/' + row['session']:<{width}}  {row['status']:<11}  {row['last_updated']}".rstrip()
+        for row in rows
     ]
-    lines = [f"{row['project']}/{row['session']}  {row['status']}  {row['last_updated']}" for row in rows]
-    here.answer("sessions", {"sessions": rows}, "\n".join(lines) or "no sessions yet; start one with: haytham run IDEA")
-    for one in found:
-        if one.error is not None:
-            click.echo(f"haytham: {one.error}", err=True)
+    nothing = f"there is no session in {here.base}/; start one with: haytham run IDEA"
+    here.answer("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
+    faults = [one.error for one in found if one.error is not None]
+    for error in faults if not here.options.as_json else ():
+        click.echo(f"haytham: {harmless(str(error))}", err=True)
+    if faults:
+        raise click.exceptions.Exit(INVALID)
+
+
+def _row(one: Found) -> dict[str, Any]:
+    ids = {"project": one.project_id, "session": one.session_id}
+    problem = None if one.error is None else str(one.error)
+    return {**ids, "status": one.status, "last_updated": one.last_updated, "problem": problem}
 
 
 @click.command
-@click.argument("session_name", metavar="[SESSION]", required=False)
-@click.pass_obj
-def status(here: Here, /, session_name: str | None) -> None:
-    """Show where a session stands: its phases, who approved, what is stale, and what to do next."""
-    from haytham.standing import Standing  # noqa: PLC0415
-
-    session = here.choose(session_name)
-    reading = session.read()
-    try:
-        standing = Standing(reading)
-    except InvalidDocument as error:
-        click.echo(f"session {session.project_id}/{session.session_id}: {_readable(reading)}")
-        click.echo(f"haytham: {error}", err=True)
-        raise click.exceptions.Exit(INVALID) from None
-    summary = reading.summary()
-    rows = [_row(reading, place) for place in standing.places]
-    lines = [f"session {session.project_id}/{session.session_id}  {summary.status}", ""]
-    lines += [f"  {row['phase']}  {row['name']:<20}{row['state']}" for row in rows]
-    facts = {"project": session.project_id, "session": session.session_id, "status": summary.status, "phases": rows}
-    here.answer("status", facts, "\n".join([*lines, "", _next_step(standing, summary.status)]))
-
-
-def _readable(reading: Reading) -> str:
-    """The phases that can be read, where some cannot."""
-    said = []
-    for phase in reading.phases:
-        try:
-            checkpoint = reading.checkpoint(phase)
-            said.append(f"{phase.number} {checkpoint.value['status'] if checkpoint else 'pending'}")
-        except HaythamError:
-            said.append(f"{phase.number} unreadable")
-    return ", ".join(said)
-
-
-def _row(reading: Reading, place: Place) -> dict[str, Any]:
-    phase, verdict = place.facts.phase, place.verdict
-    feedback = reading.feedback(phase)
-    state = {
-        "approved": "approved",
-        "nothing": f"left out: {verdict.why}",
-        "rejected": "rejected",
-        "gate": f"waits: {verdict.why}",
-        "next attempt": "changes requested",
-        "run again": f"stale: {verdict.why}",
-        "run": "pending" if place.facts.status == "pending" else place.facts.status,
-    }[verdict.step]
-    if verdict.step == "approved" and feedback is not None:
-        value = feedback.value
-        state += f" by {value.get('by', 'somebody')} at {value['timestamp'] or '-'}"
-        state += f", with changes {value['revised']}" if "revised" in value else ""
-    return {
-        "phase": phase.number,
-        "name": phase.name,
-        "status": place.facts.status,
-        "attempt": place.facts.attempt,
-        "step": verdict.step,
-        "stale": list(place.stale),
-        "state": harmless(state),
-    }
-
-
-def _next_step(standing: Standing, state: str) -> str:
-    place = standing.next
-    if place is None or state in ("completed", "rejected"):
-        return f"the session is {state}"
-    number = place.facts.phase.number
-    if place.verdict.step == "gate":
-        return f"next: haytham review, or haytham approve {number} && haytham resume"
-    return "next: haytham resume"
-
-
-@click.command
-@click.argument("phase", type=int, required=False)
+@click.argument("phase", type=PHASE, required=False)
 @click.argument("agent", required=False)
-@click.option("-s", "--session", "session_name", help="Which session, by any unique part of its id.")
-@click.option("--attempt", type=int, help="An earlier attempt.")
+@session_names(argument=False)
+@click.option("--attempt", type=int, help="An earlier attempt, by its number.")
 @click.option("--task", is_flag=True, help="What the agents were asked, instead of what they wrote.")
 @click.pass_obj
 def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> None:
-    r"""Show what agents wrote in a phase; without PHASE, in the one saved last.
+    r"""Show what agents wrote, or were asked.
+
+    Without PHASE, in the one saved last.
 
     \b
     Examples:
@@ -118,12 +63,34 @@ def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> N
       haytham show 2 market_intelligence --attempt 1
       haytham show 3 --task
     """
-    reading = here.choose(given["session_name"]).read()
+    session = here.choose(given["session_name"])
+    reading = session.read()
     chosen = reading.phase(phase if phase is not None else reading.summary().current_phase or reading.phases[0].number)
-    texts = reading.shown_texts(chosen, attempt=given["attempt"], tasks=given["task"])
+    texts = _texts(reading, chosen, agent, given)
+    ids = {"project": session.project_id, "session": session.session_id, "phase": chosen.number}
+    attempt = given["attempt"] or reading.attempt(chosen)
+    here.answer("texts", {**ids, "attempt": attempt, "task": given["task"], "texts": texts}, _drawn(texts, agent))
+
+
+def _drawn(texts: dict[str, str], agent: str | None) -> str:
+    """One text as it is; several, or those of a phase, each under a line with its agent."""
     if agent is not None:
-        texts = {name: text for name, text in texts.items() if name == agent}
+        return harmless(texts[agent]).removesuffix("\n")
+    return "\n\n".join(f"--- {name}\n\n{harmless(text).rstrip()}" for name, text in texts.items())
+
+
+def _texts(reading: Reading, phase: Phase, agent: str | None, given: dict[str, Any]) -> dict[str, str]:
+    """The texts that were asked for; a mistake says which there are."""
+    attempt, last = given["attempt"], reading.attempt(phase)
+    if attempt is not None and not 1 <= attempt <= last:
+        raise Usage(f"phase {phase.number} has no attempt {attempt}; name one of 1 to {last}")
+    texts = reading.shown_texts(phase, attempt=attempt, tasks=given["task"])
+    what = "task" if given["task"] else "output"
+    where = f"phase {phase.number}, {phase.name}," + (f" attempt {attempt}," if attempt is not None else "")
     if not texts:
-        raise click.UsageError(f"phase {chosen.number} has nothing to show here")
-    body = "\n".join(f"--- {name}\n{harmless(text)}" for name, text in texts.items())
-    here.answer("texts", {"phase": chosen.number, "texts": texts}, body)
+        raise Usage(f"{where} has no {what} yet; haytham status shows where the session stands")
+    if agent is None:
+        return texts
+    if agent not in texts:
+        raise Usage(f"{where} has no {what} of {agent!r}; name one of {', '.join(texts)}")
+    return {agent: texts[agent]}

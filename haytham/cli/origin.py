@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.errors import WorkflowChanged
+from haytham.cli.context import Usage
+from haytham.errors import InvalidDocument, WorkflowChanged
+from haytham.session.layout import session_lock
 from haytham.workflow import WorkflowFiles, agent_file, folder_files
 
 if TYPE_CHECKING:
@@ -16,21 +18,32 @@ if TYPE_CHECKING:
 
 def check_origin(here: Here, session: Session, *, accept: bool, keep: bool) -> None:
     """Refuse to go on with a workflow that changed, unless it is said which one counts."""
+    if accept and keep:
+        raise Usage("say which workflow counts: --accept-workflow or --keep-workflow, not both")
     reading = session.read()
     manifest = reading.manifest.value
     origin = Path(manifest["origin"])
     if not origin.is_absolute() or not origin.is_dir():
         return  # a shipped workflow: a new release is no change
     source = WorkflowFiles(str(origin), folder_files(origin))
+    if keep and not _can_be_read(source):
+        return  # whatever becomes of it there, the session has its own
     if source.digest in (manifest["workflow"], manifest.get("kept")):
         return
-    if accept:
-        for line in session.accept_workflow(source):
-            here.say(line)
-    elif keep:
-        session.change_manifest({"kept": source.digest})
-    else:
+    if not (accept or keep):
         raise WorkflowChanged(str(origin), _changes(reading.workflow_files(), source))
+    with session.store.run_lock(session_lock(session.project_id, session.session_id)):
+        for line in session.accept_workflow(source) if accept else ():
+            here.say(line)
+        if keep:
+            session.change_manifest({"kept": source.digest})
+
+
+def _can_be_read(source: WorkflowFiles) -> bool:
+    try:
+        return bool(source.digest)
+    except InvalidDocument:
+        return False
 
 
 def _changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
@@ -47,17 +60,24 @@ def _changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
                 f"phase {number}, {old[number].name}: {change}" for change in _phase_changes(old[number], new[number])
             ]
     agents = sorted({agent for phase in new.values() for agent in phase.agents})
-    said += [f"agent {name}: its file" for name in agents if _differs(before, after, agent_file(name))]
-    return said or ["something that no phase shows"]
+    said += [f"the file of agent {name}" for name in agents if _differs(before, after, agent_file(name))]
+    return said or ["its modes, or something else that no phase shows"]
 
 
 def _phase_changes(old: Phase, new: Phase) -> list[str]:
     names = ("name", "slug", "agents", "needs", "run", "review", "when")
     return [
-        f"{name} {getattr(old, name)!r} is now {getattr(new, name)!r}"
+        f"{name} {_said(getattr(old, name))} before, {_said(getattr(new, name))} now"
         for name in names
         if getattr(old, name) != getattr(new, name)
     ]
+
+
+def _said(value: object) -> str:
+    """A value as a person would write it."""
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value) or "nothing"
+    return "nothing" if value is None else str(value)
 
 
 def _differs(before: WorkflowFiles, after: WorkflowFiles, name: str) -> bool:

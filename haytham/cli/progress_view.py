@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ def following(events: Events, options: Options) -> Iterator[None]:
         yield
     elif options.quiet:
         yield
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         with _live(events):
             yield
     else:
@@ -69,15 +70,18 @@ def _above(console: Any, event: Event) -> None:
 
 
 class _Board:
-    """Which agents are at work, since when, with what they used so far."""
+    """Which phase and which agents are at work, since when, with what was used so far."""
 
     def __init__(self) -> None:
         self._working: dict[str, tuple[float, str]] = {}
         self._tokens, self._cost = 0, 0.0
+        self._phase, self._begun = "", clock.ticks()
 
     def take(self, event: Event) -> None:
         """Note what an event says."""
         agent = event.facts.get("agent", "")
+        if event.name == "phase_started":
+            self._phase = f"phase {event.facts['phase']}, {event.facts['name']}"
         if event.name == "agent_started":
             self._working[agent] = (clock.ticks(), event.facts["model"])
         elif event.name in ("agent_ended", "agent_failed"):
@@ -87,9 +91,11 @@ class _Board:
 
     def __rich__(self) -> Any:
         from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415 - what agents and phases are called is no markup
 
         table = Table.grid(padding=(0, 2))
         for agent, (since, model) in self._working.items():
-            table.add_row(f"  {harmless(agent)}", harmless(model), f"{clock.ticks() - since:.0f}s")
-        table.add_row("  so far", f"{self._tokens} tokens", f"${self._cost:g}")
+            table.add_row(*map(Text, (f"  {harmless(agent)}", harmless(model), f"{clock.ticks() - since:.0f}s")))
+        used = f"{self._tokens} tokens, ${self._cost:g}"
+        table.add_row(*map(Text, (harmless(self._phase), used, f"{clock.ticks() - self._begun:.0f}s")))
         return table

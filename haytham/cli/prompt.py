@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham.cli.context import harmless
-from haytham.session.gate import Gate
+from haytham.errors import HaythamError
 from haytham.text import difference
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from haytham.session import Session
 
 _MOST_LINES = 200
-_CHOICES = {"a": "approve", "c": "request changes", "e": "edit", "r": "reject", "q": "quit"}
+_CHOICES = {"a": "approve", "c": "changes", "e": "edit", "r": "reject", "q": "quit"}
+_WORDS = "[a]pprove, request [c]hanges, [e]dit, [r]eject, [q]uit"
 
 
 def ask_at_gate(here: Here, session: Session, outcome: Outcome, by: str) -> bool:
@@ -33,39 +34,62 @@ def ask_at_gate(here: Here, session: Session, outcome: Outcome, by: str) -> bool
 
 
 def _take_answer(here: Here, session: Session, number: int, by: str) -> bool:
-    from haytham.cli.review import edit, tell_decision  # noqa: PLC0415
+    from haytham.cli.decide import answer  # noqa: PLC0415
 
-    words = ", ".join(f"[{letter}]{word[1:] if word[0] == letter else ' ' + word}" for letter, word in _CHOICES.items())
     while True:
-        letter = click.prompt(f"phase {number}: {words}", type=click.Choice(list(_CHOICES)), show_choices=False)
-        gate = Gate(session)
+        letter = click.prompt(f"\nphase {number}: {_WORDS}", value_proc=_letter)
         if letter == "q":
+            click.echo("paused; nothing was decided")
             return False
         if letter == "e":
-            edit(here, session, number)
-            told = tell_decision(session, by)
-            click.echo(told or "nothing decided")
-            if told:
+            if _edit(here, session, number, by):
                 return True
         elif letter == "c":
             wanted = click.prompt("what is to change")
-            gate.answer(number, "changes", by=by, comments=wanted, changes=[])
+            click.echo(f"phase {number}: {answer(session, number, 'changes', by=by, comments=wanted)}")
             return True
         else:
-            gate.answer(number, "approved" if letter == "a" else "rejected", by=by, changes=[])
+            words = answer(session, number, "approved" if letter == "a" else "rejected", by=by)
+            click.echo(f"phase {number}: {words}")
             return True
+
+
+def _letter(said: str) -> str:
+    """The choice that a letter or the start of a word means."""
+    word = said.strip().lower()
+    found = [letter for letter, choice in _CHOICES.items() if word and choice.startswith(word)]
+    if not found:
+        raise click.BadParameter(f"{said!r} is none of them")
+    return found[0]
+
+
+def _edit(here: Here, session: Session, number: int, by: str) -> bool:
+    """Open the editor; whether something was decided in it."""
+    from haytham.cli.review import edit, tell_decision  # noqa: PLC0415
+
+    try:
+        edit(here, session, number)
+        told = tell_decision(session, by)
+    except (click.ClickException, HaythamError) as error:
+        said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"haytham: {harmless(said)}", err=True)
+        return False
+    click.echo("\n".join(told) or "nothing is decided yet; what you wrote is kept")
+    return bool(told)
 
 
 def _show(session: Session, number: int) -> None:
+    """Each output, its beginning, and what changed in it since the last review."""
     reading = session.read()
     phase = reading.phase(number)
     attempt = reading.attempt(phase)
     before = reading.put_aside(phase, attempt - 1).texts if attempt > 1 else {}
     for agent, text in reading.texts(phase).items():
-        lines = harmless(text).split("\n")
-        click.echo(f"\n--- {agent}")
+        lines = harmless(text).rstrip("\n").split("\n")
+        click.echo(f"\n--- {agent}\n")
         click.echo("\n".join(lines[:_MOST_LINES]))
         if len(lines) > _MOST_LINES:
             click.echo(f"… {len(lines) - _MOST_LINES} more lines: haytham show {number} {agent}")
         if agent in before and before[agent] != text:
-            click.echo(f"\n--- what changed since the last review\n{harmless(difference(before[agent], text, agent))}")
+            click.echo(f"\n--- {agent}: what changed since the last review\n")
+            click.echo(harmless(difference(before[agent], text, agent)))

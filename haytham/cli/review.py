@@ -9,75 +9,91 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haytham.cli.context import Here, who
+from haytham.cli.context import PHASE, Here, Usage, session_names, who
 from haytham.errors import InvalidDocument
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from haytham.session import Session
 
 
 @click.command
-@click.argument("phase", type=int, required=False)
-@click.option("-s", "--session", "session_name", help="Which session, by any unique part of its id.")
-@click.option("--user", help="Who reviews.")
+@click.argument("phase", type=PHASE, required=False)
+@session_names(argument=False)
+@click.option("--user", help="Who reviews; else HAYTHAM_USER, git's user.email, the login name.")
 @click.pass_obj
 def review(here: Here, /, phase: int | None, session_name: str | None, user: str | None) -> None:
-    """Open a waiting phase in $VISUAL or $EDITOR; an unchanged file is no decision."""
-    from haytham.standing import Standing  # noqa: PLC0415
+    r"""Open a phase in your editor.
 
+    Its outputs and its feedback, in $VISUAL or $EDITOR; an unchanged file is no decision. Without PHASE, the first
+    phase that waits. What cannot be read then is opened again, with the fault noted in it.
+
+    \b
+    Examples:
+      haytham review
+      EDITOR="code --wait" haytham review 2
+    """
     session = here.choose(session_name, among=("waiting",))
-    if phase is None:
-        place = Standing(session.read()).next
-        if place is None or place.verdict.step != "gate":
-            raise click.UsageError("no phase waits for review")
-        phase = place.facts.phase.number
-    edit(here, session, phase)
-    told = tell_decision(session, user)
-    here.answer("review", {"phase": phase, "decided": bool(told)}, told or f"phase {phase}: nothing decided")
+    number = _waiting_phase(session) if phase is None else session.read().phase(phase).number
+    by = who(user)
+    edit(here, session, number)
+    told = tell_decision(session, by)
+    facts = {"project": session.project_id, "session": session.session_id, "phase": number}
+    nothing = f"phase {number}: nothing is decided; set Approved or Action in user_feedback.md, or: haytham approve"
+    here.answer("review", {**facts, "decisions": told}, "\n".join(told) or nothing)
+
+
+def tell_decision(session: Session, by: str) -> list[str]:
+    """Bind what was decided in the editor to the texts; what it was, a line each."""
+    from haytham.cli.decide import stamp  # noqa: PLC0415
+
+    return stamp(session, by)
 
 
 def edit(here: Here, session: Session, number: int) -> None:
-    """Let a person edit a phase, and again until all of it can be read."""
-    reading = session.read()
-    folder = here.base / reading.folder(reading.phase(number))
-    files = sorted(path for path in folder.glob("*.md") if path.name != "checkpoint.md")
+    """Let a person edit a phase, and again until all of it can be read or they leave it as it is."""
+    from haytham.session.draft import Draft  # noqa: PLC0415
+
+    draft = Draft(session, number)
+    draft.open_gate()
+    draft.note_faults()
     while True:
-        _open_editor(files)
-        error = _fault(session, number)
-        if error is None:
+        before = draft.content()
+        try:
+            _open_editor([str(here.base / key) for key in draft.files()])
+        finally:
+            given_up = draft.content() == before
+            draft.take_out_notes()
+        faults = draft.faults()
+        if not faults:
             return
-        click.echo(f"haytham: {error}", err=True)
-        if here.options.no_input or not click.confirm("open it again?", default=True):
-            raise error
+        if given_up:
+            raise InvalidDocument(faults)
+        draft.note_faults()
 
 
-def tell_decision(session: Session, user: str | None) -> str:
-    """Bind what was decided in the editor to the texts, and say what it was."""
-    from haytham.session.gate import Gate  # noqa: PLC0415
+def _waiting_phase(session: Session) -> int:
+    """The first phase that waits; one with a file that cannot be read comes first, since nothing goes on before."""
+    from haytham.standing import Standing  # noqa: PLC0415
 
-    by = who(user)
-    return "\n".join(f"phase {number}: {said} by {by}" for number, said in Gate(session).stamp(by))
-
-
-def _open_editor(files: list[Path]) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    command = [*shlex.split(editor), *(str(path) for path in files)]
-    try:
-        subprocess.run(command, check=True)  # noqa: S603 - the person's own editor
-    except FileNotFoundError:
-        raise click.UsageError(f"the editor {command[0]!r} is not there; set VISUAL or EDITOR") from None
-    except subprocess.CalledProcessError as error:
-        raise click.ClickException(f"the editor ended with exit code {error.returncode}; nothing was decided") from None
-
-
-def _fault(session: Session, number: int) -> InvalidDocument | None:
     reading = session.read()
-    phase = reading.phase(number)
     try:
-        reading.texts(phase)
-        reading.review(phase)
+        place = Standing(reading).next
     except InvalidDocument as error:
-        return error
-    return None
+        for phase in reading.phases:
+            if any(problem.file.startswith(reading.folder(phase)) for problem in error.problems):
+                return phase.number
+        raise
+    if place is None or place.verdict.step != "gate":
+        raise Usage("no phase waits for review; haytham status shows where the session stands")
+    return place.facts.phase.number
+
+
+def _open_editor(files: list[str]) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    command = [*shlex.split(editor), *files]
+    try:
+        done = subprocess.run(command, check=False)  # noqa: S603 - the person's own editor
+    except (FileNotFoundError, PermissionError):
+        raise Usage(f"the editor {command[0]!r} cannot be started; set VISUAL or EDITOR") from None
+    if done.returncode:
+        raise click.ClickException(f"the editor ended with exit code {done.returncode}; nothing was decided")

@@ -1,20 +1,25 @@
-"""The root of the command line: its options, which module holds which command, and how mistakes are told."""
+"""The root of the command line: its options, which module holds which command, and that a mistake is told well."""
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from haytham import __version__
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _COMMANDS = {
     "run": "run:run",
     "resume": "run:resume",
-    "status": "look:status",
+    "status": "status:status",
     "list": "look:list_",
     "show": "look:show",
     "review": "review:review",
@@ -27,10 +32,60 @@ _COMMANDS = {
     "doctor": "care:doctor",
     "init": "care:init",
 }
+_SHARED = {
+    "as_json": (["--json"], "Answer with one JSON object; progress as JSON lines on standard error."),
+    "no_input": (["--no-input"], "Never ask; stop where a person is needed."),
+    "quiet": (["-q", "--quiet"], "Say only what was asked for."),
+    "debug": (["--debug"], "Show where an error comes from."),
+}
+
+
+def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    """Note an option wherever it stands, before the command or after it."""
+
+    def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+        setattr(ctx.obj.options, name, value or getattr(ctx.obj.options, name))
+
+    return note
+
+
+def _move(_ctx: click.Context, _option: click.Parameter, folder: Path | None) -> None:
+    """Go to the folder that was named, before anything is looked for."""
+    if folder is not None:
+        os.chdir(folder)
+
+
+def _shared_options() -> list[click.Parameter]:
+    """The options that may stand before a command, and after it."""
+    folder = click.Option(
+        ["-C", "work_in"],
+        type=click.Path(path_type=Path, file_okay=False, exists=True),
+        metavar="DIR",
+        is_eager=True,
+        expose_value=False,
+        callback=_move,
+        help="Work in DIR, which holds projects/.",
+    )
+    flags = [
+        click.Option([*words, name], is_flag=True, expose_value=False, callback=_note(name), help=about)
+        for name, (words, about) in _SHARED.items()
+    ]
+    return [folder, *flags]
+
+
+def _as_written(text: str | None) -> str | None:
+    r"""Help whose paragraphs after a \b keep their lines: in a raw docstring that is two characters, for click one."""
+    return None if text is None else text.replace("\\b\n", "\b\n")
 
 
 class _OnUse(click.Group):
     """A group whose commands are imported when they are named."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Have something to note options on before they are read."""
+        from haytham.cli.context import Here  # noqa: PLC0415
+
+        return super().make_context(*args, obj=Here(), **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
@@ -40,45 +95,44 @@ class _OnUse(click.Group):
             return None
         module, _, name = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"haytham.cli.{module}"), name)
+        if not any(option.name == "as_json" for option in command.params):
+            command.params += _shared_options()
+            command.help = _as_written(command.help)
         return command
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; a mistake is told in one sentence, with the exit code that belongs to it."""
-        if "--debug" in sys.argv:
-            return super().main(*args, **kwargs)
-        from haytham.errors import HaythamError  # noqa: PLC0415
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; for one there is not, name the nearest."""
+        from haytham.cli.context import Usage  # noqa: PLC0415
 
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f'to start with an idea: haytham run "{args[0]}"'
+            raise Usage(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command, and exit with its code; a mistake is told in one sentence."""
+        import logging  # noqa: PLC0415
+
+        from haytham.cli.mistake import Warnings, tell_mistake  # noqa: PLC0415
+
+        logging.getLogger("haytham").handlers[:] = [Warnings(logging.WARNING)]
         try:
-            return super().main(*args, **kwargs)
-        except HaythamError as error:
-            click.echo(f"haytham: {error}", err=True)
-            sys.exit(_exit_code(error))
-        except OSError as error:
-            click.echo(f"haytham: {error.filename or ''}: {error.strerror or error}", err=True)
-            sys.exit(1)
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is, a person reads a sentence
+            code = tell_mistake(error)
+        sys.exit(code)
 
 
-def _exit_code(error: Exception) -> int:
-    from haytham import errors  # noqa: PLC0415
-
-    if isinstance(error, errors.InvalidDocument):
-        return 6
-    if isinstance(error, errors.Running | errors.Locked):
-        return 7
-    return 2 if isinstance(error, errors.InvalidValue) else 1
-
-
-@click.group(cls=_OnUse, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="%(prog)s %(version)s")
-@click.option(
-    "-C", "folder", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".", help="Work there."
+@click.group(
+    cls=_OnUse,
+    params=_shared_options(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object; progress as JSON lines on stderr.")
-@click.option("--no-input", is_flag=True, help="Never ask; stop where a person is needed.")
-@click.option("-q", "--quiet", is_flag=True, help="Say only what was asked for.")
-@click.option("--debug", is_flag=True, help="Show where an error comes from.")
-@click.pass_context
-def root(ctx: click.Context, folder: Path, as_json: bool, no_input: bool, quiet: bool, debug: bool) -> None:  # noqa: ARG001, FBT001, PLR0913, PLR0917
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def root() -> None:
     r"""Drive an idea through reviewed phases; the folder of Markdown is the database.
 
     \b
@@ -89,9 +143,19 @@ def root(ctx: click.Context, folder: Path, as_json: bool, no_input: bool, quiet:
       haytham request-changes -m "Too broad" --change "Name one city"
 
     \b
-    Exit codes: 0 done, 1 error, 2 usage, 3 waiting for review, 4 rejected,
-    5 budget reached, 6 a file does not validate, 7 locked.
-    """
-    from haytham.cli.context import Here, Options  # noqa: PLC0415
+    A session is named by any unique part of its id. Without a name: the one
+    changed last for commands that look; for commands that act the only one
+    there is, else the only one that waits (resume, retry: is unfinished).
 
-    ctx.obj = Here(Options(folder, as_json, no_input, quiet))
+    \b
+    Exit codes: 0 done, 1 error, 2 usage, 3 waiting for review, 4 rejected,
+    5 budget reached, 6 a file does not validate, 7 locked;
+    130 and 143 stopped by Ctrl-C and SIGTERM: haytham resume goes on.
+
+    \b
+    Shell completion, for bash (or zsh, fish), in ~/.bashrc:
+      eval "$(_HAYTHAM_COMPLETE=bash_source haytham)"
+    """
+
+
+root.help = _as_written(root.help)

@@ -19,6 +19,8 @@ ENVELOPE = "haytham"
 NEWLINES = "newlines"
 KEPT = "kept"
 WITH = "with"
+SHOWN = "shown"
+UNKNOWN = "sha256:" + "0" * 64
 LARGEST = 16 * 1024
 
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
@@ -34,6 +36,7 @@ class Header:
     problems: list[Problem] = field(default_factory=list)
     newlines_kept: bool = False
     optional: tuple[str, ...] = ()
+    shown: str | None = None
     end: int = 0
 
 
@@ -44,6 +47,8 @@ def draw(kind: Kind, value: Mapping[str, Any], *, keep_newlines: bool) -> str:
     optional = [section.name for section in kind.sections if section.is_optional and section.is_in(value)]
     if optional:  # a section that need not be there is missed where this says it was
         facts[WITH] = optional
+    if any(field.shown for field in kind.fields):  # another digest later means that a person changed what is shown
+        facts[SHOWN] = UNKNOWN
     if keep_newlines:
         facts[NEWLINES] = KEPT
     return f"{HEADER}\n{dump_yaml(facts)}\n{HEADER}"
@@ -99,6 +104,8 @@ def _take(kind: Kind, facts: dict[str, Any], found: Header) -> None:
         message = f"found {quote(newlines)}; allowed: {KEPT}"
         found.problems.append(Problem(message, found.lines.get(NEWLINES, 1), label=NEWLINES))
     found.newlines_kept = newlines == KEPT
+    shown = facts.pop(SHOWN, None)
+    found.shown = shown if isinstance(shown, str) else None
     optional = facts.pop(WITH, [])
     names = [section.name for section in kind.sections if section.is_optional]
     if not isinstance(optional, list) or any(name not in names for name in optional):
@@ -111,5 +118,5 @@ def _take(kind: Kind, facts: dict[str, Any], found: Header) -> None:
         if name in known:
             found.values[name] = value
         else:
-            message = "is no key of this kind; allowed: " + ", ".join([ENVELOPE, *sorted(known), WITH, NEWLINES])
+            message = "is no key of this kind; allowed: " + ", ".join([ENVELOPE, *sorted(known), WITH, SHOWN, NEWLINES])
             found.problems.append(Problem(message, found.lines.get(str(name), 1), label=str(name)))

@@ -6,8 +6,10 @@ freely still reads: `*` or `-` bullets, re-aligned tables, blank lines, CRLF, a 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.document import header
@@ -15,6 +17,7 @@ from haytham.document.body import Body, read_bullets, read_field
 from haytham.document.check import complaints
 from haytham.document.encoding import Unreadable, decode_text
 from haytham.errors import Problem, quote
+from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +36,17 @@ class Parsed:
     shown: Mapping[str, Any]
     problems: tuple[Problem, ...]
     lines: Mapping[str, int]
+    drawn: str | None = None
+
+    @cached_property
+    def shown_digest(self) -> str:
+        """The digest of what the document shows."""
+        return text_digest(json.dumps(self.shown, sort_keys=True))
+
+    @property
+    def retouched(self) -> bool:
+        """Whether somebody changed what the document shows since it was drawn."""
+        return self.drawn is not None and self.drawn != self.shown_digest
 
     @property
     def faults(self) -> tuple[Problem, ...]:
@@ -65,6 +79,7 @@ class _Reading:
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
         self.optional: tuple[str, ...] = ()
+        self.drawn: str | None = None
         self.converted = False
 
     def run(self, *, check: bool) -> Parsed:
@@ -74,14 +89,14 @@ class _Reading:
             if check:
                 self._check_value()
         ordered = sorted(self.problems, key=lambda problem: problem.line or 0)
-        return Parsed(self.value, self.shown, tuple(ordered), self.lines)
+        return Parsed(self.value, self.shown, tuple(ordered), self.lines, self.drawn)
 
     def _read_header(self) -> int:
         found = header.read(self.kind, self.text)
         self.problems += found.problems
         self.value.update(found.values)
         self.lines.update(found.lines)
-        self.optional = found.optional
+        self.optional, self.drawn = found.optional, found.shown
         self.converted = self._title_ends_in_crlf(found.end)
         if self.converted and not found.newlines_kept:
             before = self.text[: found.end]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,11 @@ def render_and_read(kind: Kind, value: Mapping[str, Any], shown: Mapping[str, An
         raise InvalidDocument(
             [Problem(f"{', '.join(wrong)} would not read back as given", file=f"{kind.name} as drawn")]
         )
-    return text, back
+    if back.drawn is None:
+        return text, back
+    line = f"\n{header.SHOWN}: {{}}\n"
+    sealed = text.replace(line.format(header.UNKNOWN), line.format(back.shown_digest), 1)
+    return sealed, replace(back, drawn=back.shown_digest)
 
 
 def check_value(kind: Kind, value: Mapping[str, Any]) -> None:

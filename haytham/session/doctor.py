@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError, InvalidValue
@@ -17,32 +18,65 @@ if TYPE_CHECKING:
 STARTED = "session_started"
 
 
-def mend(session: Session, *, user: str | None, mode: str | None) -> list[str]:
-    """Mend a session, as far as its files allow; what was done."""
-    with session.store.run_lock(session_lock(session.project_id, session.session_id)):
-        done = []
-        if not session.exists():
-            facts = _lost_facts(session, user=user, mode=mode)
-            source = facts.pop("source")
-            session.create(source=source, rebuild=True, **facts)
-            done.append(f"rebuilt {layout.MANIFEST} for user {facts['user_id']} in mode {facts['mode']}")
-        return done + session.redraw()
+@dataclass(frozen=True)
+class Lost:
+    """What a lost manifest was the home of, as far as other files say; None for what stands nowhere."""
+
+    session_id: str
+    source: WorkflowFiles
+    user: str | None
+    mode: str | None
+    model: str | None = None
+    created: str | None = None
 
 
-def _lost_facts(session: Session, *, user: str | None, mode: str | None) -> dict[str, Any]:
-    """What a lost manifest was the home of: from the event of its start, else from project and folders, else asked."""
+def lost(session: Session, *, user: str | None, mode: str | None, workflow: str | None = None) -> Lost:
+    """What a lost manifest said: as told, else from the event of its start, else from project and folders."""
     store = session.store
     told = _started(store, session.prefix + layout.EVENTS)
-    source = _workflow_copy(store, session.project_id, told.get("workflow"))
-    user = user or told.get("user") or _project_user(store, session.project_id)
-    mode = mode or told.get("mode") or _mode_of_folders(session, source)
-    for what, value, option in (("user", user, "--user"), ("mode", mode, "--mode")):
-        if not value:
-            raise InvalidValue(f"the {what} of session {session.session_id}", None, f"say it with {option}")
-    return {"source": source, "user_id": user, "mode": mode, "model": told.get("model")}
+    source = _workflow_copy(session, workflow, told)
+    return Lost(
+        session_id=session.session_id,
+        source=source,
+        user=user or told.get("user") or _project_user(store, session.project_id),
+        mode=mode or told.get("mode") or _mode_of_folders(session, source),
+        model=told.get("model"),
+        created=told.get("time"),
+    )
+
+
+def mend(session: Session, facts: Lost | None) -> list[str]:
+    """Mend a session, its manifest from these facts where it is lost; what was done. Refused during a run."""
+    with session.store.run_lock(session_lock(session.project_id, session.session_id)):
+        done = _rebuild(session, facts) if facts is not None else []
+        done += session.redraw()
+        _sweep(session)
+        return done
+
+
+def _rebuild(session: Session, facts: Lost) -> list[str]:
+    if facts.user is None or facts.mode is None:
+        raise InvalidValue(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
+    session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
+    if facts.created is not None:
+        session.change_manifest({"created": facts.created})
+    return [f"rebuilt {layout.MANIFEST} for user {facts.user} in mode {facts.mode}"]
+
+
+def _sweep(session: Session) -> None:
+    """Sweep what killed writers left in every folder of the session, and in those it shares with its project."""
+    store, project = session.store, session.project_id
+    with store.lock(project):
+        shared = store.keys(f"{project}/workflows/")
+        for folder in {f"{project}/", *(key.rpartition("/")[0] + "/" for key in shared)}:
+            store.prepare(folder)
+    with store.lock(session_lock(project, session.session_id)):
+        for folder in {key.rpartition("/")[0] + "/" for key in store.keys(session.prefix)}:
+            store.prepare(folder)
 
 
 def _started(store: SharedStore, key: str) -> dict[str, Any]:
+    """The event of a session's start; empty where there is none to be read."""
     try:
         lines = store.read(key).split(b"\n")
     except FileNotFoundError:
@@ -57,20 +91,39 @@ def _started(store: SharedStore, key: str) -> dict[str, Any]:
     return {}
 
 
-def _workflow_copy(store: SharedStore, project_id: str, digest: str | None) -> WorkflowFiles:
+def _workflow_copy(session: Session, wanted: str | None, told: dict[str, Any]) -> WorkflowFiles:
+    """The copy of the workflow that a session ran on: as told, as its start says, else the one its folders fit."""
+    copies = _copies(session.store, session.project_id)
+    if wanted is not None:
+        fitting = {name: copy for name, copy in copies.items() if name.startswith(wanted)}
+    elif told.get("workflow"):
+        fitting = {name: copy for name, copy in copies.items() if copy.digest == told["workflow"]}
+    else:
+        fitting = {name: copy for name, copy in copies.items() if len(copies) == 1 or _fits(session, copy)}
+    if len(fitting) != 1:
+        what = f"the workflow of session {session.session_id}"
+        raise InvalidValue(
+            what, wanted or told.get("workflow"), f"one of {', '.join(copies) or 'none'}: --workflow NAME"
+        )
+    copy = next(iter(fitting.values()))
+    return WorkflowFiles(told.get("origin") or copy.workflow.name, copy.files)
+
+
+def _copies(store: SharedStore, project_id: str) -> dict[str, WorkflowFiles]:
+    """The copies of workflows that a project holds, by the names of their folders."""
     prefix = f"{project_id}/workflows/"
     folders: dict[str, dict[str, bytes]] = {}
     for key in store.keys(prefix):
         folder, _, name = key.removeprefix(prefix).partition("/")
         folders.setdefault(folder, {})[name] = store.read(key)
-    copies = [WorkflowFiles(prefix + folder, files) for folder, files in folders.items() if FILE in files]
-    matching = [copy for copy in copies if digest in (None, copy.digest)]
-    if len(matching) != 1:
-        raise InvalidValue(
-            f"the workflow copies of project {project_id}", [copy.origin for copy in copies], "one that fits"
-        )
-    copy = matching[0]
-    return WorkflowFiles(copy.workflow.name, copy.files)
+    return {folder: WorkflowFiles(prefix + folder, files) for folder, files in folders.items() if FILE in files}
+
+
+def _fits(session: Session, copy: WorkflowFiles) -> bool:
+    """Whether a workflow has a phase for every folder of a phase that is there."""
+    names = {key.removeprefix(session.prefix).partition("/")[0] for key in session.store.keys(session.prefix)}
+    owned = {phase_folder(phase) for phase in copy.workflow.phases}
+    return all(name in owned for name in names if name.startswith("phase_"))
 
 
 def _project_user(store: SharedStore, project_id: str) -> str | None:

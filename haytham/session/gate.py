@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from haytham import clock
+from haytham.errors import InvalidValue
 from haytham.session import layout
 from haytham.session.shown import shown_feedback
 from haytham.session.summary import Review
-from haytham.text import counted, difference
+from haytham.session.tasks import Tasks
+from haytham.text import counted, difference, text_digest
 
 if TYPE_CHECKING:
+    from haytham.agent import Task
     from haytham.session.reading import Reading
     from haytham.session.session import Session
+    from haytham.session.shelf import Document
     from haytham.session.summary import Decision, Value
     from haytham.workflow import Phase
 
@@ -33,6 +37,7 @@ _WORDS = {
     "rejected": "rejected",
 }
 _UNDECIDED = Review(None, outdated=False)
+_AGAIN = "requires_retry"
 
 
 class Gate:
@@ -47,26 +52,35 @@ class Gate:
         with self._session.saving() as reading:
             phase = reading.there(number)
             feedback = reading.feedback(phase)
-            if feedback is not None and reading.review(phase) != _UNDECIDED:
+            if feedback is not None and reading.is_current(phase) and reading.review(phase) == _UNDECIDED:
+                self._write(reading, phase, {**feedback.value, "reviewed_content": _moved_ground(reading, phase)})
+                return
+            if feedback is not None:
                 self._put_aside(reading, phase, move=False)
             self._present(reading, phase)
             self._write(reading, phase, _undecided(reading, phase))
 
     def answer(self, number: int, decision: Decision, *, by: str | None, comments: str = "", changes: list[str]) -> str:
-        """Decide on a phase as its texts are now; what was decided, in words."""
+        """Decide on a phase as its texts are now; what was decided, in words. What was decided before is put aside."""
+        self.finish()
+        told = dict(self.stamp(by))
         with self._session.saving() as reading:
             phase = reading.there(number)
+            _check_answerable(reading, phase, decision)
+            if not comments and not changes and _stands(reading, phase, decision):
+                return told.get(number, _WORDS[_ACTIONS[decision]])
+            if _is_acted_on(reading, phase):
+                self._put_aside(reading, phase, move=False)
             there = reading.feedback(phase)
             kept = there.value if there is not None else _undecided(reading, phase)
             facts = {
                 **kept,
-                "attempt": reading.attempt(phase),
                 "approved": decision == "approved",
-                "comments": comments or kept["comments"],
-                "requested_changes": changes or kept["requested_changes"],
+                "comments": _joined(kept["comments"], comments),
+                "requested_changes": [*kept["requested_changes"], *changes],
                 "action": _ACTIONS[decision],
             }
-            return self._stamp(reading, phase, facts, by)
+            return self._stamp(reading, phase, facts, by, rows=_rows(reading, phase))
 
     def stamp(self, by: str | None) -> list[tuple[int, str]]:
         """Bind the decisions that a person made in an editor to the texts that are there; which, in words."""
@@ -81,32 +95,46 @@ class Gate:
             if there is None or review is None or review.decision is None:
                 return "undecided"
             facts = {**there.value, "approved": review.decision == "approved", "action": _ACTIONS[review.decision]}
-            return self._stamp(reading, phase, facts, by)
+            ground = {row["document"]: row["task"] for row in there.value["reviewed_content"]}
+            rows = [{**row, "task": ground.get(row["document"], row["task"])} for row in _rows(reading, phase)]
+            return self._stamp(reading, phase, facts, by, rows=rows)
 
     def next_attempt(self, number: int) -> None:
         """Put the present attempt aside, whole, and make room for the next one."""
         with self._session.saving() as reading:
-            phase = reading.there(number)
-            self._put_aside(reading, phase, move=True)
+            self._start_over(reading, reading.there(number))
 
-    def retry(self, number: int) -> None:
+    def retry(self, number: int, by: str | None = None) -> None:
         """Make a phase run again: lift a skip; leave a failed one to its failed agents; else start a new attempt."""
+        self.finish()
+        self.stamp(by)
         with self._session.saving() as reading:
             phase = reading.there(number)
             checkpoint, review = reading.checkpoint(phase), reading.review(phase)
             status = "pending" if checkpoint is None else checkpoint.value["status"]
-            skipped = status == "skipped" or (review is not None and review.decision == "skip")
-            if skipped or status == "completed":
-                self._put_aside(reading, phase, move=True)
-            if skipped and checkpoint is not None:
-                self._store.delete(checkpoint.key)
-                reading.forget(checkpoint.key)
+            if status in ("skipped", "completed") or (review is not None and review.decision == "skip"):
+                self._start_over(reading, phase)
 
-    def reopen(self, number: int) -> None:
-        """Put the review of a phase aside with a copy of what it was of: its texts are about to change."""
+    def store_output(self, task: Task, facts: Value, text: str) -> bool:
+        """Store what an agent answered; whether it was stored: what a person has written there is never run over."""
+        with self._store.lock(layout.session_lock(self._session.project_id, self._session.session_id)):
+            reading = self._session.read()
+            phase = reading.there(task.phase)
+            there = reading.output(phase, task.agent)
+            if there is not None and _is_revised(there):
+                return False
+            if there is not None and there.value["status"] == "completed" and there.value["text"] != text:
+                self._reopen(phase, task.agent)
+            self._session.save_task(task.phase, task)
+            self._session.save_output(task.phase, task.agent, facts, text)
+        return True
+
+    def _reopen(self, phase: Phase, agent: str) -> None:
+        """Put the review of a phase aside, with a copy of what it was of: a text of it is about to change."""
         with self._session.saving() as reading:
-            phase = reading.there(number)
-            if reading.feedback(phase) is not None:
+            there, copies = reading.output(phase, agent), reading.put_aside(phase, reading.attempt(phase) - 1).texts
+            is_copied = there is not None and copies.get(agent) == there.value["text"]
+            if reading.feedback(phase) is not None or not is_copied:
                 self._put_aside(reading, phase, move=False)
 
     def finish(self) -> None:
@@ -116,29 +144,42 @@ class Gate:
             return
         with self._session.saving() as reading:
             for phase in (phase for phase in reading.phases if _is_left_over(reading, phase)):
-                there, review = reading.feedback(phase), reading.review(phase)
+                there, review, checkpoint = reading.feedback(phase), reading.review(phase), reading.checkpoint(phase)
+                marked = checkpoint is not None and checkpoint.value["status"] == _AGAIN
+                move = marked or (review is not None and review.decision == "changes")
                 if there is not None:
-                    move = review is not None and review.decision == "changes"
                     self._put_aside(reading, phase, move=move, attempt=there.value["attempt"])
 
-    def _present(self, reading: Reading, phase: Phase) -> None:
-        """Keep the outputs as they are presented, to tell later what a person changed in them."""
-        folder = reading.folder(phase) + layout.PRESENTED
-        for agent, document in reading.outputs(phase).items():
-            self._store.write(folder + layout.output_file(agent), document.data)
+    def _start_over(self, reading: Reading, phase: Phase) -> None:
+        """Move an attempt away, whole. Feedback names it and the checkpoint says so first: a crash in between shows."""
+        if reading.feedback(phase) is None:
+            self._write(reading, phase, _undecided(reading, phase))
+        checkpoint = reading.checkpoint(phase)
+        if checkpoint is not None:
+            self._session.write_checkpoint(reading, phase, {**checkpoint.value, "status": _AGAIN, "ledger": []})
+        self._put_aside(reading, phase, move=True)
 
-    def _stamp(self, reading: Reading, phase: Phase, facts: Value, by: str | None) -> str:
+    def _present(self, reading: Reading, phase: Phase) -> None:
+        """Keep the outputs as they are presented or approved, to tell later what a person changed in them."""
+        folder, before = reading.folder(phase) + layout.PRESENTED, reading.presented(phase)
+        for agent, document in reading.outputs(phase).items():
+            if agent not in before or before[agent].data != document.data:
+                self._store.write(folder + layout.output_file(agent), document.data)
+
+    def _stamp(self, reading: Reading, phase: Phase, facts: Value, by: str | None, *, rows: list[Value]) -> str:
         presented, added, removed = reading.presented(phase), 0, 0
         for agent, text in reading.texts(phase).items():
-            plus, minus = counted(difference(presented.get(agent, text), text))
+            before = presented[agent].value["text"] if agent in presented else text
+            plus, minus = counted(difference(before, text))
             added, removed = added + plus, removed + minus
-        rows = reading.reviewed_content(phase)
         facts = {**facts, "reviewed": True, "timestamp": clock.now(), "reviewed_content": rows}
         if by is not None:
             facts["by"] = by
         if added or removed:
             facts["revised"] = f"+{added} -{removed}"
         self._write(reading, phase, facts)
+        if facts["action"] == "approved":
+            self._present(reading, phase)
         return _WORDS[facts["action"]] + (f" with changes, +{added} -{removed}" if added or removed else "")
 
     def _put_aside(self, reading: Reading, phase: Phase, *, move: bool, attempt: int | None = None) -> None:
@@ -147,8 +188,9 @@ class Gate:
         aside = layout.attempt_prefix(folder, reading.attempt(phase) if attempt is None else attempt)
         names = [key.removeprefix(folder) for key in self._store.keys(folder)]
         names = [name for name in names if not name.startswith(layout.ATTEMPTS) and name != layout.CHECKPOINT]
+        decided = {} if move else _as_decided(reading, phase)
         for name in sorted(names, key=lambda name: name == layout.FEEDBACK):
-            self._store.write(aside + name, self._store.read(folder + name))
+            self._store.write(aside + name, decided.get(name) or self._store.read(folder + name))
             if move or name == layout.FEEDBACK:
                 self._store.delete(folder + name)
                 reading.forget(folder + name)
@@ -162,12 +204,70 @@ class Gate:
 def _is_unstamped(reading: Reading, phase: Phase) -> bool:
     """Whether a person decided in an editor, and nothing has bound that to the texts yet."""
     there, review = reading.feedback(phase), reading.review(phase)
-    return there is not None and there.value["timestamp"] is None and review is not None and review.decision is not None
+    if there is None or review is None or review.decision is None or not reading.is_current(phase):
+        return False
+    return there.value["timestamp"] is None or not there.value["reviewed"]
 
 
 def _is_left_over(reading: Reading, phase: Phase) -> bool:
     there = reading.feedback(phase)
     return there is not None and bool(there.value["attempt"] < reading.attempt(phase))
+
+
+def _is_revised(output: Document) -> bool:
+    return bool(output.value["wrote"] != text_digest(output.value["text"]))
+
+
+def _is_acted_on(reading: Reading, phase: Phase) -> bool:
+    """Whether feedback holds a decision that others may have built on, or of another attempt: it stays as it is."""
+    review = reading.review(phase)
+    return review is not None and (review.decision in ("approved", "skip", "rejected") or not reading.is_current(phase))
+
+
+def _stands(reading: Reading, phase: Phase, decision: Decision) -> bool:
+    """Whether just this was decided already, on the very texts and ground that are there."""
+    there, review = reading.feedback(phase), reading.review(phase)
+    if there is None or review is None or not reading.is_current(phase):
+        return False
+    return review.decision == decision and bool(there.value["reviewed_content"] == _rows(reading, phase))
+
+
+def _check_answerable(reading: Reading, phase: Phase, decision: Decision) -> None:
+    """Refuse to approve, or to want changed, what is not there."""
+    outputs = reading.outputs(phase)
+    good = {name for name, output in outputs.items() if output.value["status"] == "completed" or _is_revised(output)}
+    missing = [name for name in phase.agents if name not in good]
+    if missing and decision in ("approved", "changes"):
+        raise InvalidValue("phase", phase.number, f"a phase that has run; {', '.join(missing)} has not: haytham resume")
+
+
+def _rows(reading: Reading, phase: Phase) -> list[Value]:
+    """What is there to decide on: each output with the digests of its text and of the task it would get now."""
+    due = {layout.output_file(agent): digest for agent, digest in Tasks(reading).due(phase).items()}
+    return [{**row, "task": due.get(row["document"], row["task"])} for row in reading.reviewed_content(phase)]
+
+
+def _moved_ground(reading: Reading, phase: Phase) -> list[Value]:
+    """The rows of an open gate, where what the outputs build on has changed since it was opened."""
+    there, now = reading.feedback(phase), _rows(reading, phase)
+    presented = {} if there is None else {row["document"]: row["digest"] for row in there.value["reviewed_content"]}
+    return [{**row, "digest": presented.get(row["document"], row["digest"])} for row in now]
+
+
+def _as_decided(reading: Reading, phase: Phase) -> dict[str, bytes]:
+    """The outputs that a person changed after they decided, as they were decided on, by file."""
+    there, review = reading.feedback(phase), reading.review(phase)
+    if there is None or review is None or review.decision is None:
+        return {}
+    rows = {row["document"]: row["digest"] for row in there.value["reviewed_content"]}
+    now = {layout.output_file(agent): text_digest(text) for agent, text in reading.texts(phase).items()}
+    kept = {layout.output_file(agent): document for agent, document in reading.presented(phase).items()}
+    changed = [name for name in kept if name in rows and now.get(name) != rows[name]]
+    return {name: kept[name].data for name in changed if text_digest(kept[name].value["text"]) == rows[name]}
+
+
+def _joined(before: str, added: str) -> str:
+    return "\n\n".join(text for text in (before, added) if text.strip())
 
 
 def _undecided(reading: Reading, phase: Phase) -> Value:
@@ -180,7 +280,7 @@ def _undecided(reading: Reading, phase: Phase) -> Value:
         "timestamp": None,
         "comments": "",
         "requested_changes": [],
-        "reviewed_content": reading.reviewed_content(phase),
+        "reviewed_content": _rows(reading, phase),
         "action": "pending",
         "retry_count": reading.attempt(phase) - 1,
     }

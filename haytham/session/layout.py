@@ -44,6 +44,7 @@ def phase_folder(phase: Phase) -> str:
 ATTEMPTS = "attempts/"
 TASKS = "tasks/"
 PRESENTED = "presented/"
+SET_ASIDE = "set_aside/"
 EVIDENCE = "evidence.md"
 EVENTS = "events.jsonl"
 
@@ -89,18 +90,6 @@ def requirements_version(key: str) -> int | None:
     """The version that a file of a project's requirements is."""
     found = _VERSION.search(key)
     return int(found[1]) if found else None
-
-
-def kind_of(path: str) -> str | None:
-    """The kind of document that a path is, by its place first and then its name; None for what is no document."""
-    folder, _, name = path.rpartition("/")
-    if not name.endswith(".md") or name.startswith("."):
-        return None
-    if re.search(r"/phase_\d+_[^/]+(?:/attempts/\d+)?/tasks\Z", folder):
-        return "task"
-    if re.search(r"/phase_\d+_[^/]+(?:/attempts/\d+)?(?:/presented)?\Z", folder):
-        return {CHECKPOINT: "checkpoint", FEEDBACK: "user_feedback"}.get(name, "agent_output")
-    return {MANIFEST: "session_manifest", PROJECT: "project"}.get(name)
 
 
 AGENTS_PREFIX = "agents/"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout
+from haytham.session.condition import left_out
 from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
 from haytham.session.summary import Review, Summary, UnlikeDecision, decide
 from haytham.text import text_digest
-from haytham.workflow import FILE, Workflow, WorkflowFiles, read_workflow, shipped_workflow
+from haytham.workflow import FILE, Workflow, WorkflowFiles, read_text, read_workflow, shipped_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,9 +176,19 @@ class Reading:
         keys = self._shelf.store.keys(self.folder(phase) + layout.ATTEMPTS, depth=2)
         return max((layout.attempt_number(key) or 0 for key in keys), default=0) + 1
 
-    def presented(self, phase: Phase) -> dict[str, str]:
-        """The texts of a phase as they were presented to a person, by agent."""
-        return self._texts_in(self.folder(phase) + layout.PRESENTED)
+    def is_current(self, phase: Phase) -> bool:
+        """Whether the feedback that is there names the present attempt: only then it counts."""
+        found = self.feedback(phase)
+        return found is not None and bool(found.value["attempt"] == self.attempt(phase))
+
+    def presented(self, phase: Phase) -> dict[str, Document]:
+        """The outputs of a phase as they were presented to a person, by agent."""
+        return self._outputs_in(self.folder(phase) + layout.PRESENTED)
+
+    def task_parts(self, phase: Phase, agent: str) -> dict[str, str]:
+        """What the task that is on record for an agent was made of: digests by name."""
+        found = self._find("task", self.folder(phase) + layout.TASKS + layout.output_file(agent))
+        return {} if found is None else {row["part"]: row["digest"] for row in found.value["parts"]}
 
     def put_aside(self, phase: Phase, attempt: int) -> PutAside:
         """An earlier attempt at a phase."""
@@ -211,9 +222,12 @@ class Reading:
         return sorted(folder for folder in folders if folder.startswith("phase_") and folder not in owned)
 
     def _texts_in(self, folder: str) -> dict[str, str]:
+        return {agent: document.value["text"] for agent, document in self._outputs_in(folder).items()}
+
+    def _outputs_in(self, folder: str) -> dict[str, Document]:
         agents = layout.output_agents(self._shelf.store.keys(folder, depth=1))
         found = ((agent, self._shelf.find("agent_output", folder + layout.output_file(agent))) for agent in agents)
-        return {agent: document.value["text"] for agent, document in found if document is not None}
+        return {agent: document for agent, document in found if document is not None}
 
     @cached_property
     def idea(self) -> str:
@@ -225,7 +239,7 @@ class Reading:
     def evidence(self) -> str:
         """What a person knows, as they wrote it; absent counts as empty."""
         try:
-            return self._shelf.store.read(self.prefix + layout.EVIDENCE).decode("utf-8-sig")
+            return read_text(self._shelf.store.read(self.prefix + layout.EVIDENCE), self.prefix + layout.EVIDENCE)
         except FileNotFoundError:
             return ""
 
@@ -266,6 +280,7 @@ class Reading:
             phases=self.phases,
             checkpoints={number: found.value for number, found in checkpoints.items() if found is not None},
             reviews={number: review for number, review in reviews.items() if review is not None},
+            left_out=left_out(self),
         )
 
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:

@@ -20,6 +20,7 @@ from haytham.session.reading import Reading
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
 from haytham.session.summary import Summary, decide
+from haytham.store.protocol import ABSENT
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -133,10 +134,9 @@ class Session:
     def catch_up(self) -> None:
         """Draw shown copies anew where a crash left one behind; nothing is written where none is."""
         reading = self.read()
-        manifest, records = reading.manifest, (phase for phase in reading.phases if reading.checkpoint(phase))
-        if manifest.problems or manifest.disagreements(shown_manifest(reading.summary())):
-            self.redraw()
-        elif any(reading.checkpoint_problems(phase) for phase in records):
+        behind = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(reading.summary()))
+        records = (phase for phase in reading.phases if reading.checkpoint(phase) is not None)
+        if behind or any(reading.checkpoint_problems(phase) for phase in records):
             self.redraw()
 
     def redraw(self) -> list[str]:
@@ -157,15 +157,15 @@ class Session:
         with self._locked():
             reading = self._begin()
             phases = source.workflow.mode_phases(reading.manifest.value["execution_mode"])
-            said = [self._set_aside(name) for name in self._unowned(reading, phases)]
+            said = self._set_aside(self._unowned(reading, phases))
             self._prepare(phases)
             facts = {"workflow": source.digest, "phases": source.workflow.digest, "origin": source.origin}
             value = {**reading.manifest.value, **facts, "last_updated": clock.now()}
             shown = shown_manifest(Summary(value, phases, {}, {}))
             key = self.prefix + layout.MANIFEST
             self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
-        with self.saving():
-            return said
+        self.redraw()
+        return said
 
     def _unowned(self, reading: Reading, phases: tuple[Phase, ...]) -> list[str]:
         """Documents of phases that the new workflow has not, or of agents that its phases have not."""
@@ -184,10 +184,16 @@ class Session:
                 found.append(name)
         return found
 
-    def _set_aside(self, name: str) -> str:
-        self.store.write(f"{self.prefix}set_aside/{name}", self.store.read(self.prefix + name))
-        self.store.delete(self.prefix + name)
-        return f"set aside: {name}"
+    def _set_aside(self, names: list[str]) -> list[str]:
+        """Move documents to a folder of their own, one that nothing was set aside in before; what is where."""
+        there = self.store.keys(self.prefix + layout.SET_ASIDE)
+        before = {key.removeprefix(self.prefix).split("/")[1] for key in there}
+        aside = f"{layout.SET_ASIDE}{len(before) + 1}/"
+        for name in names:
+            self.store.write(f"{self.prefix}{aside}{name}", self.store.read(self.prefix + name), expect=ABSENT)
+            self.store.delete(self.prefix + name)
+        folders = {name.partition("/")[0] for name in names}
+        return [f"set aside: {folder}, now in {aside}{folder}" for folder in sorted(folders)]
 
     def change_manifest(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change what the manifest is the home of; what it says then."""
@@ -209,7 +215,8 @@ class Session:
     def _report_changes(self, reading: Reading) -> None:
         """Name what the manifest shows and is not so, before it is drawn anew: a person may have meant something."""
         with _only_shown(reading.manifest.key):
-            _report(reading.manifest.disagreements(shown_manifest(reading.summary())))
+            if reading.manifest.parsed.retouched:
+                _report(reading.manifest.disagreements(shown_manifest(reading.summary())))
 
     def _locked(self) -> AbstractContextManager[None]:
         return self.store.lock(layout.session_lock(self.project_id, self.session_id))
@@ -276,7 +283,7 @@ class Session:
         """Store a phase's own record over the one that was read, and draw what it shows."""
         key = reading.folder(phase) + layout.CHECKPOINT
         there = reading.checkpoint(phase)
-        if there is not None and not there.faults:
+        if there is not None and not there.faults and there.parsed.retouched:
             _report(there.disagreements(shown_checkpoint(there.value, reading.phases)))
         self.write(reading, "checkpoint", key, value, shown=shown_checkpoint(value, reading.phases), over=there)
 

@@ -40,7 +40,7 @@ def _phase_row(phase: Phase, summary: Summary) -> Shown:
     return {
         "phase": phase.number,
         "name": phase.name,
-        "status": value.get("status", "pending"),
+        "status": summary.statuses[phase.number],
         "started": value.get("started"),
         "completed": value.get("completed"),
         "duration": None if duration is None else round(duration),

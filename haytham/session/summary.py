@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,14 +45,17 @@ class Summary:
     phases: tuple[Phase, ...]
     checkpoints: Mapping[int, Mapping[str, Any]]
     reviews: Mapping[int, Review]
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def statuses(self) -> dict[int, str]:
-        """The status of each phase of the mode; no checkpoint means pending."""
-        return {
-            phase.number: self.checkpoints[phase.number]["status"] if phase.number in self.checkpoints else "pending"
-            for phase in self.phases
-        }
+        """The status of each phase of the mode; no checkpoint means pending, and what is passed over is skipped."""
+        return {phase.number: self._status(phase.number) for phase in self.phases}
+
+    def _status(self, number: int) -> str:
+        if number in self.left_out:
+            return "skipped"
+        return str(self.checkpoints[number]["status"]) if number in self.checkpoints else "pending"
 
     @property
     def current_phase(self) -> int:
@@ -73,9 +76,9 @@ class Summary:
     @property
     def status(self) -> str:
         """The session's status, the first that applies."""
-        reviews = self.reviews.values()
-        if any(review.decision == "rejected" for review in reviews):
+        if any(review.decision == "rejected" for review in self.reviews.values()):
             return "rejected"
+        reviews = [review for number, review in self.reviews.items() if number not in self.left_out]
         unsettled = any(review.open or review.decision == "changes" for review in reviews)
         done = all(status in ("completed", "skipped") for status in self.statuses.values())
         if "closed" in self.manifest or (done and not unsettled):

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from haytham.agent import Input, LeftOut, Previous, Task
 from haytham.session import layout
+from haytham.session.condition import left_out
+from haytham.session.summary import decide
 from haytham.text import difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from haytham.session.reading import Reading
+    from haytham.session.reading import PutAside, Reading
     from haytham.workflow import Phase
 
 
 class Tasks:
-    """The tasks of a session, as its documents are now; `skipped` are the phases that are left out, and why."""
+    """The tasks of a session, as its documents are now."""
 
-    def __init__(self, reading: Reading, agent_files: Mapping[str, str], skipped: Mapping[int, str]) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._agent_files = agent_files
-        self._skipped = skipped
+
+    @cached_property
+    def agent_files(self) -> dict[str, str]:
+        """The texts of the agents' files, by agent."""
+        return agent_texts(self._reading.workflow_files().files)
+
+    @cached_property
+    def left_out(self) -> dict[int, str]:
+        """The phases that are passed over, and why."""
+        return left_out(self._reading)
 
     def task(self, phase: Phase, agent: str) -> Task:
         """What an agent of a phase would be asked."""
-        needed = [need for need in self._needs(phase) if need.number not in self._skipped]
+        needed = [need for need in self._needs(phase) if need.number not in self.left_out]
         return Task(
             agent=agent,
-            agent_file=self._agent_files[agent],
+            agent_file=self.agent_files[agent],
             phase=phase.number,
             phase_name=phase.name,
             attempt=self._reading.attempt(phase),
@@ -40,6 +51,12 @@ class Tasks:
             previous=self._previous(phase),
             evidence=self._reading.evidence,
         )
+
+    def due(self, phase: Phase) -> dict[str, str]:
+        """The digest of the task that each agent with an output on record would get now."""
+        outputs = self._reading.outputs(phase)
+        known = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.get("task") is not None]
+        return {agent: self.task(phase, agent).digest for agent in known}
 
     def _needs(self, phase: Phase) -> list[Phase]:
         return [need for need in self._reading.phases if need.number in phase.needs]
@@ -55,9 +72,9 @@ class Tasks:
         return str(feedback.value["comments"]).strip()
 
     def _left_out(self, phase: Phase) -> tuple[LeftOut, ...]:
-        used = {need.number for need in self._needs(phase) if need.number not in self._skipped}
+        used = {need.number for need in self._needs(phase) if need.number not in self.left_out}
         return tuple(
-            LeftOut(need.number, need.name, self._skipped.get(need.number, "it is not in this mode"))
+            LeftOut(need.number, need.name, self.left_out.get(need.number, "it is not in this mode"))
             for need in self._reading.workflow.phases
             if need.number in phase.needs and need.number not in used
         )
@@ -71,22 +88,33 @@ class Tasks:
         return {name: texts[name] for name in earlier if name in texts}
 
     def _previous(self, phase: Phase) -> Previous | None:
-        """The attempt before this one, where a person asked for changes."""
-        number = self._reading.attempt(phase) - 1
-        put_aside = self._reading.put_aside(phase, number) if number else None
-        if put_aside is None or put_aside.feedback is None:
+        """The last attempt that a person wanted changes to; whatever else opens the gate again, these stay wanted."""
+        found = self._wanted(phase, self._reading.attempt(phase))
+        if found is None:
             return None
-        feedback = put_aside.feedback
-        diffs = (
-            difference(put_aside.presented.get(agent, text), text, agent) for agent, text in put_aside.texts.items()
-        )
+        number, wanted, feedback = found
+        earlier = self._wanted(phase, number)
         return Previous(
             attempt=number,
-            texts=put_aside.texts,
+            texts=wanted.texts,
             comments=feedback["comments"],
             changes=tuple(feedback["requested_changes"]),
-            difference="\n".join(diff for diff in diffs if diff),
+            by_hand=_differences(wanted.presented, wanted.texts),
+            difference=_differences(earlier[1].texts, wanted.texts) if earlier is not None else "",
         )
+
+    def _wanted(self, phase: Phase, below: int) -> tuple[int, PutAside, Mapping[str, Any]] | None:
+        """The last attempt below a number that ended with changes wanted."""
+        for number in range(below - 1, 0, -1):
+            found = self._reading.put_aside(phase, number)
+            if found.feedback is not None and decide(found.feedback) == "changes":
+                return number, found, found.feedback
+        return None
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    diffs = (difference(before.get(agent, text), text, agent) for agent, text in after.items())
+    return "\n".join(diff for diff in diffs if diff)
 
 
 def agent_texts(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -1,0 +1,70 @@
+"""How a mistake is told: one sentence that says what to do, one exit code, and never a traceback unless asked for."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from haytham import errors
+from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, Usage, harmless
+
+
+class Warnings(logging.Handler):
+    """Warnings of the library, as sentences on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one."""
+        click.echo(f"haytham: {harmless(record.getMessage())}", err=True)
+
+
+def tell_mistake(error: Exception) -> int:
+    """Tell what went wrong; the exit code that belongs to it."""
+    if "--debug" in sys.argv:
+        traceback.print_exception(error)
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        error.show()  # type: ignore[attr-defined]
+        return USAGE
+    code = _exit_code(error)
+    sentence = harmless(_sentence(error))
+    if "--json" in sys.argv:
+        facts: dict[str, Any] = {"exit_code": code, "message": sentence, "problems": _problems(error)}
+        click.echo(json.dumps({"kind": "error", "version": 1, **facts}, ensure_ascii=False))
+    click.echo(f"haytham: {sentence}", err=True)
+    return code
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, click.Abort):
+        return STOPPED
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    if isinstance(error, errors.InvalidDocument):
+        return INVALID
+    if isinstance(error, errors.Running | errors.Locked):
+        return LOCKED
+    return USAGE if isinstance(error, errors.InvalidValue) else ERROR
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, click.Abort):
+        return "stopped"
+    if isinstance(error, click.UsageError) and not isinstance(error, Usage) and error.ctx is not None:
+        return f"{error.format_message().rstrip('.')}; more: {error.ctx.command_path} --help"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, errors.HaythamError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a fault of haytham's own: {said}; the session is as it was saved last; --debug shows where"
+
+
+def _problems(error: Exception) -> list[str]:
+    return [str(problem) for problem in error.problems] if isinstance(error, errors.InvalidDocument) else []

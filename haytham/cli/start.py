@@ -1,0 +1,132 @@
+"""The start of a session: the idea as it was given, the workflow, the project, and what is checked before anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haytham.cli.context import Here, Usage, who
+from haytham.errors import NotThere
+
+if TYPE_CHECKING:
+    from haytham.project.project_manager import ProjectManager
+    from haytham.session import Session
+    from haytham.workflow import WorkflowFiles
+
+_BUILT_IN = "idea_validation"
+_USUAL_MODE = "mvp"
+_FILE_ENDINGS = (".md", ".txt", ".markdown", ".rst")
+
+
+def read_idea(given: str | None) -> str | None:
+    """The idea: from standard input, a file, or as it stands; None where none was given."""
+    if given is None:
+        return None
+    if not given.strip():
+        raise Usage("the idea is empty; say it in a sentence")
+    if given == "-":
+        return _decoded(sys.stdin.buffer.read(), "standard input")
+    path = Path(given)
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # too long for a name, or with a character that no name has
+        return given
+    if is_file:
+        return _decoded(path.read_bytes(), given)
+    if is_folder:
+        raise Usage(f"{given} is a folder; name a file, or say the idea in a sentence")
+    if given.endswith(_FILE_ENDINGS) and not any(letter.isspace() for letter in given):
+        raise Usage(f"there is no file {given}; name one that is there, or say the idea in a sentence")
+    return given
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Usage(f"{where} is not UTF-8 text; save the idea as UTF-8") from None
+
+
+def check_model(model: str | None) -> str | None:
+    """Refuse a model that there is not, before a session depends on it."""
+    from haytham.agent import find_agent  # noqa: PLC0415
+    from haytham.cli.trust import see_own_modules  # noqa: PLC0415
+
+    if model is not None:
+        see_own_modules()
+        find_agent(model)
+    return model
+
+
+def start(here: Here, idea: str | None, given: dict[str, Any]) -> Session:
+    """Make a session, with its project where that is new; nothing is made of what cannot be used."""
+    from haytham import clock  # noqa: PLC0415
+    from haytham.cli.trust import trust  # noqa: PLC0415
+
+    if idea is None and given["project"] is None:
+        raise Usage('there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"')
+    if idea is not None and not idea.strip():
+        raise Usage("the idea is empty; say it in a sentence")
+    source, model, user = _workflow(given["workflow"]), check_model(given["model"]), who(given["user"])
+    mode = _mode(source, given["mode"])
+    session = here.session(_project(here, idea, user, given), clock.new_id())
+    session.create(user_id=user, source=source, mode=mode, model=model)
+    _tell_start(session, user=user, mode=mode, source=source, model=model)
+    if given["workflow"] or model:  # who names it trusts it
+        trust(session)
+    return session
+
+
+def _workflow(name: str | None) -> WorkflowFiles:
+    from haytham.workflow import load_workflow, shipped_workflow  # noqa: PLC0415
+
+    found = shipped_workflow(_BUILT_IN) if name is None else load_workflow(name, Path())
+    _ = found.workflow  # its faults are told before anything is made
+    return found
+
+
+def _mode(source: WorkflowFiles, given: str | None) -> str:
+    modes = source.workflow.modes
+    mode = given or (_USUAL_MODE if _USUAL_MODE in modes else next(iter(modes)))
+    source.workflow.mode_phases(mode)
+    return mode
+
+
+def _project(here: Here, idea: str | None, user: str, given: dict[str, Any]) -> str:
+    """The project that is named, else a new one."""
+    from haytham.project.project_manager import ProjectManager, name_of  # noqa: PLC0415
+    from haytham.workflow import shipped_workflow  # noqa: PLC0415
+
+    projects = ProjectManager(here.base)
+    if idea is None or given["project"] is not None:
+        return _known_project(projects, idea, given["project"])
+    usual = given["mode"] if given["mode"] in shipped_workflow(_BUILT_IN).workflow.modes else _USUAL_MODE
+    name = given["name"] or name_of(idea)
+    return str(projects.create_project(user, idea, project_name=name, execution_mode=usual)["project_id"])
+
+
+def _known_project(projects: ProjectManager, idea: str | None, project_id: str) -> str:
+    try:
+        there = projects.get_project_status(project_id)
+    except NotThere:
+        raise Usage(f"there is no project {project_id!r}; leave --project out to start a new one") from None
+    if idea is not None and there["startup_idea"].strip() != idea.strip():
+        raise Usage(f"project {project_id} has another idea; leave the idea out, or --project to start a new project")
+    return str(there["project_id"])
+
+
+def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles, model: str | None) -> None:
+    """Keep, as an event, what the manifest is the home of: it can be rebuilt from that."""
+    from haytham.event import Events  # noqa: PLC0415
+    from haytham.session.doctor import STARTED  # noqa: PLC0415
+    from haytham.session.layout import EVENTS  # noqa: PLC0415
+
+    facts: dict[str, Any] = {
+        "user": user,
+        "mode": mode,
+        "workflow": source.digest,
+        "origin": source.origin,
+        "model": model,
+    }
+    Events(session.store, session.prefix + EVENTS).emit(STARTED, **facts)

@@ -1,0 +1,165 @@
+"""`status`: where a session stands, at a glance. It writes nothing, and one file that cannot be read hides no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haytham.cli.context import INVALID, Here, harmless, session_names
+from haytham.errors import HaythamError, InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from haytham.session import Session
+    from haytham.session.reading import Reading
+    from haytham.standing import Place, Standing
+    from haytham.workflow import Phase
+
+Row = dict[str, Any]
+
+
+@click.command
+@session_names(argument=True)
+@click.pass_obj
+def status(here: Here, /, session_name: str | None) -> None:
+    r"""Show where a session stands.
+
+    Its phases, who approved them when, what is stale and why, and what to do next. Writes nothing.
+
+    \b
+    Examples:
+      haytham status
+      haytham status 9f3ac1 --json
+    """
+    from haytham.cli.running import running  # noqa: PLC0415
+    from haytham.standing import Standing  # noqa: PLC0415
+
+    session = here.choose(session_name)
+    try:
+        reading = session.read()
+        standing = Standing(reading)
+        rows, state = [_row(standing, place) for place in standing.places], reading.summary().status
+    except HaythamError as error:
+        _tell_the_rest(here, session, error)
+        raise click.exceptions.Exit(INVALID) from None
+    runner = running(here, session)
+    following = None if runner else _next_step(here, session, standing, state)
+    facts = {"status": state, "running": runner or None, "next": following, "phases": rows, "problems": []}
+    over = f"it runs now: {runner}" if runner else f"the session is {state}"
+    _answer(here, session, facts, f"next: {following}" if following else over)
+
+
+def _answer(here: Here, session: Session, facts: Row, last: str) -> None:
+    """Draw the rows as a table between a line of where and a line of what next."""
+    width = max((len(row["name"]) for row in facts["phases"]), default=0) + 2
+    lines = [f"  {row['phase']}  {harmless(row['name']):<{width}}{row['state']}" for row in facts["phases"]]
+    head = f"session {session.project_id}/{session.session_id}: {facts['status']}"
+    ids = {"project": session.project_id, "session": session.session_id}
+    here.answer("status", {**ids, **facts}, "\n".join([head, "", *lines, "", last] if lines else [head, "", last]))
+
+
+def _row(standing: Standing, place: Place) -> Row:
+    phase, reading = place.facts.phase, standing.reading
+    feedback = reading.feedback(phase)
+    value = feedback.value if feedback is not None and place.verdict.step in ("approved", "rejected") else {}
+    return {
+        "phase": phase.number,
+        "name": phase.name,
+        "status": place.facts.status,
+        "attempt": place.facts.attempt,
+        "step": place.verdict.step,
+        "by": value.get("by"),
+        "at": value.get("timestamp"),
+        "stale": list(place.stale),
+        "state": harmless(_state(place, value) + _unsettled_needs(standing, place)),
+    }
+
+
+def _state(place: Place, value: Mapping[str, Any]) -> str:
+    """How a phase stands, in words."""
+    step, why = place.verdict.step, place.verdict.why
+    attempt = f", attempt {place.facts.attempt}" if place.facts.attempt > 1 else ""
+    if step in ("approved", "rejected"):
+        return step + (_signed(value) if value else f": {why}" if why else "")
+    if step == "gate":
+        reason = "" if why == "it waits for review" else f": {why}"
+        return f"waits for review{attempt}{reason}"
+    if step == "run again":
+        return f"stale: {why}"
+    if step == "nothing":
+        return f"left out: {why}"
+    return f"changes requested{attempt}" if step == "next attempt" else _not_done(place) + attempt
+
+
+def _signed(value: Mapping[str, Any]) -> str:
+    said = f" by {value['by']}" if value.get("by") else ""
+    said += f" at {value['timestamp']}" if value.get("timestamp") else ""
+    return said + (f", with changes {value['revised']}" if "revised" in value else "")
+
+
+def _not_done(place: Place) -> str:
+    if place.facts.status == "completed":
+        return f"to run again: no output of {', '.join(place.verdict.agents)}"
+    failed = [agent for agent, output in place.facts.outputs.items() if output.status == "failed"]
+    return f"{place.facts.status}: {', '.join(failed)}" if failed else str(place.facts.status)
+
+
+def _unsettled_needs(standing: Standing, place: Place) -> str:
+    """What an approved phase builds on and is not settled itself: it may become stale."""
+    if place.verdict.step != "approved":
+        return ""
+    numbers = [one.facts.phase.number for one in standing.places if not one.settled]
+    needs = [str(need) for need in place.facts.phase.needs if need in numbers]
+    return f"; builds on phase {', '.join(needs)}, which is open" if needs else ""
+
+
+def _next_step(here: Here, session: Session, standing: Standing, state: str) -> str | None:
+    """The command that answers the open gate, or goes on; None where the session is over."""
+    place = standing.next
+    if place is None or place.verdict.step == "rejected" or state == "rejected":
+        return None
+    which, option = here.named(session), here.named(session, "-s")
+    number = place.facts.phase.number
+    if place.verdict.step == "gate":
+        return f"haytham review {number}{option}, or haytham approve {number}{option} && haytham resume{which}"
+    failed = place.verdict.step == "run" and place.facts.status == "failed"
+    return f"haytham retry {number}{which}" if failed else f"haytham resume{which}"
+
+
+def _tell_the_rest(here: Here, session: Session, error: HaythamError) -> None:
+    """Show what can be read, where something cannot."""
+    try:
+        reading = session.read()
+        rows = [_readable(reading, phase) for phase in reading.phases]
+    except HaythamError:
+        rows = _folders(session)
+    problems = [str(problem) for problem in error.problems] if isinstance(error, InvalidDocument) else [str(error)]
+    last = "next: mend the file that is named, with haytham review, or see all that is wrong: haytham validate"
+    facts = {"status": "unreadable", "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
+    _answer(here, session, facts, last)
+    for problem in problems if not here.options.as_json else ():
+        click.echo(f"haytham: {harmless(problem)}", err=True)
+
+
+def _readable(reading: Reading, phase: Phase) -> Row:
+    """A phase by its own documents alone."""
+    try:
+        checkpoint, feedback, review = reading.checkpoint(phase), reading.feedback(phase), reading.review(phase)
+        stands = "pending" if checkpoint is None else checkpoint.value["status"]
+        state = stands if feedback is None or review is None else f"{stands}, {review.decision or 'waits for review'}"
+        state += _signed(feedback.value) if feedback is not None and review and review.decision else ""
+        reading.texts(phase)
+    except HaythamError:
+        stands = state = "unreadable"
+    return {"phase": phase.number, "name": phase.name, "status": stands, "state": harmless(state)}
+
+
+def _folders(session: Session) -> list[Row]:
+    """The folders of phases, where not even the manifest says which there are."""
+    keys = session.store.keys(session.prefix, depth=2)
+    names = {key.removeprefix(session.prefix).split("/")[0] for key in keys if "/phase_" in key}
+    return [
+        {"phase": name.split("_")[1], "name": name, "status": "unknown", "state": "is there"} for name in sorted(names)
+    ]

@@ -1,0 +1,162 @@
+"""All problems of projects and sessions at once: each document by its place, and what documents say of each other.
+
+Everything is read through the store, so that a pipe is not waited for and a link that leads out is not followed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from haytham.errors import HaythamError, InvalidDocument, Problem
+from haytham.session import layout
+from haytham.session.session import Session
+from haytham.session.shelf import Shelf
+from haytham.session.shown import shown_feedback, shown_manifest, shown_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from haytham.session.reading import Reading
+    from haytham.store.protocol import SharedStore
+    from haytham.workflow import Phase
+
+_ENVELOPE = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\nhaytham: ")
+_UNREAD = ("workflows", "outputs")
+_IN_SESSION = 4  # project, "sessions", session, and a name
+_PHASE = re.compile(r"phase_\d+_.+")
+
+
+@dataclass(frozen=True)
+class Report:
+    """How many documents were looked at, and all their problems."""
+
+    documents: int
+    problems: tuple[Problem, ...]
+
+
+def inspect(store: SharedStore, prefix: str = "") -> Report:
+    """Look at every document below a folder (or at the one a key names), and at what belongs together there."""
+    keys = [key for key in store.keys(_top(prefix)) if (key + "/").startswith(prefix) or key == prefix]
+    kinds = {key: kind_at(key) for key in keys}
+    found: list[Problem] = []
+    for key, kind in kinds.items():
+        found += _document_problems(store, key, kind)
+    for project_id, session_id in layout.session_folders(store.keys(_top(prefix))):
+        found += _session_problems(store, project_id, session_id)
+    within = [problem for problem in found if problem.file.startswith(prefix)]
+    ordered = sorted(dict.fromkeys(within), key=lambda problem: (problem.file, problem.line or 0))
+    return Report(sum(kind is not None for kind in kinds.values()), tuple(ordered))
+
+
+def _top(prefix: str) -> str:
+    """The folder of the session that a prefix lies in, else of the project, else all."""
+    parts = prefix.split("/")
+    depth = 3 if len(parts) > 3 and parts[1] == "sessions" else 1  # noqa: PLR2004 - project, "sessions", session
+    return "/".join(parts[:depth]) + "/" if len(parts) > depth else ""
+
+
+def kind_at(key: str) -> str | None:
+    """The kind of document that stands at a key, by its place alone; None where none does."""
+    match key.split("/"):
+        case [_, layout.PROJECT]:
+            return "project"
+        case [_, "sessions", _, layout.MANIFEST]:
+            return "session_manifest"
+        case [_, "sessions", _, folder, *rest] if rest and _PHASE.fullmatch(folder) and rest[-1].endswith(".md"):
+            return _kind_in_phase(rest)
+    return None
+
+
+def _kind_in_phase(rest: list[str]) -> str | None:
+    """The kind of a document in a phase's folder; an earlier attempt has the same places."""
+    if rest[0] == "attempts":
+        return _kind_in_phase(rest[2:]) if len(rest) > 2 and rest[1].isdecimal() else None  # noqa: PLR2004
+    match rest:
+        case ["tasks", _]:
+            return "task"
+        case [name]:
+            return {layout.CHECKPOINT: "checkpoint", layout.FEEDBACK: "user_feedback"}.get(name, "agent_output")
+        case ["presented", _]:
+            return "agent_output"
+    return None
+
+
+def _document_problems(store: SharedStore, key: str, kind: str | None) -> list[Problem]:
+    if kind is None:
+        return _stray_problems(store, key)
+    return _told(key, lambda: _own_problems(store, kind, key))
+
+
+def _own_problems(store: SharedStore, kind: str, key: str) -> Iterable[Problem]:
+    found = Shelf(store).find(kind, key)
+    if found is None:
+        return [Problem("went away while it was read", file=key)]
+    if kind == "project" and not found.faults and found.value["project_id"] != key.partition("/")[0]:
+        return [*found.problems, found.problem("names another project than its folder", "project_id")]
+    return found.problems
+
+
+def _stray_problems(store: SharedStore, key: str) -> list[Problem]:
+    """A document of ours where none belongs, and what is no file at all; other files are a person's own."""
+
+    def look() -> Iterator[Problem]:
+        start, parts = store.read(key, limit=64), key.split("/")
+        if len(parts) == _IN_SESSION and parts[1] == "sessions" and _PHASE.fullmatch(parts[3]):
+            yield Problem("is a file, and has the name of a phase's folder; move it away", file=key)
+        elif parts[1] not in _UNREAD and layout.SET_ASIDE.rstrip("/") not in parts and _ENVELOPE.match(start):
+            yield Problem("is a document where none belongs; move it back, or out of the projects", file=key)
+
+    return _told(key, look) if "/" in key else []
+
+
+def _session_problems(store: SharedStore, project_id: str, session_id: str) -> list[Problem]:
+    prefix = layout.session_prefix(project_id, session_id)
+    if prefix + layout.MANIFEST not in store.keys(prefix, depth=1):
+        return [Problem("is not there; haytham doctor rebuilds it", file=prefix + layout.MANIFEST)]
+    return _told(prefix, lambda: _cross_problems(store, Session(store, project_id, session_id).read()))
+
+
+def _cross_problems(store: SharedStore, reading: Reading) -> Iterator[Problem]:
+    """What a session's documents say of each other and do not agree on."""
+    reading.workflow_files()
+    foreign = "is a folder of no phase; rename it back, or move it out of the session"
+    yield from (Problem(foreign, file=reading.prefix + folder) for folder in reading.foreign_folders())
+    for phase in reading.phases:
+        yield from _phase_problems(store, reading, phase)
+    yield from _told(reading.manifest.key, lambda: reading.manifest.disagreements(shown_manifest(reading.summary())))
+
+
+def _phase_problems(store: SharedStore, reading: Reading, phase: Phase) -> Iterator[Problem]:
+    folder = reading.folder(phase)
+    yield from _told(folder + layout.CHECKPOINT, lambda: _checkpoint_problems(reading, phase))
+    yield from _told(folder + layout.FEEDBACK, lambda: _feedback_problems(reading, phase))
+    for agent in layout.output_agents(store.keys(folder, depth=1)):
+        yield from _told(folder + layout.output_file(agent), partial(_output_problems, reading, phase, agent))
+
+
+def _checkpoint_problems(reading: Reading, phase: Phase) -> list[Problem]:
+    return [] if reading.checkpoint(phase) is None else reading.checkpoint_problems(phase)
+
+
+def _feedback_problems(reading: Reading, phase: Phase) -> list[Problem]:
+    found = reading.feedback(phase)
+    reading.review(phase)
+    return [] if found is None else found.disagreements(shown_feedback(phase))
+
+
+def _output_problems(reading: Reading, phase: Phase, agent: str) -> list[Problem]:
+    found = reading.output(phase, agent)
+    return [] if found is None else found.disagreements(shown_output(phase, agent))
+
+
+def _told(key: str, look: Callable[[], Iterable[Problem]]) -> list[Problem]:
+    """What a look finds; where it cannot look, that is the problem."""
+    try:
+        return list(look())
+    except InvalidDocument as error:
+        return list(error.problems)
+    except (HaythamError, OSError) as error:
+        return [Problem(str(error), file=key)]

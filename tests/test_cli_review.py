@@ -1,0 +1,230 @@
+"""Reviews: in an editor, and at the prompt of a real terminal, where silence is never an answer."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from command import IDEA, command, environment, haytham, session_folder
+
+EDITOR = """
+import sys
+from pathlib import Path
+seen = Path("seen")
+seen.mkdir(exist_ok=True)
+turn = len(list(seen.iterdir()))
+files = [Path(word) for word in sys.argv if word.endswith(".md")]
+(seen / str(turn)).write_text("\\n".join(path.name for path in files) + "\\n" + files[-1].read_text())
+for name, old, new in TURNS[min(turn, len(TURNS) - 1)]:
+    (path,) = [path for path in files if path.name == name]
+    path.write_text(path.read_text().replace(old, new))
+"""
+FEEDBACK = "user_feedback.md"
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """A folder with a session that waits in phase 1."""
+    folder = tmp_path_factory.mktemp("waiting")
+    assert haytham("run", IDEA, "--name", "Rain barrels", cwd=folder).code == 3
+    return folder
+
+
+@pytest.fixture
+def here(waiting, tmp_path):
+    """A copy of that folder."""
+    return Path(shutil.copytree(waiting, tmp_path / "here"))
+
+
+def editor(here, *turns):
+    """An editor that replaces text in files, turn by turn, with words of its own like `code --wait`."""
+    (here / "editor.py").write_text(f"TURNS = {turns!r}\n{EDITOR}", encoding="utf-8")
+    return f"{sys.executable} editor.py --wait"
+
+
+def feedback(here):
+    return (session_folder(here) / "phase_1_concept" / FEEDBACK).read_text(encoding="utf-8")
+
+
+def terminal(here, *words, **changes):
+    """The command in a terminal."""
+    first, *rest = command(*words)
+    return pexpect.spawn(
+        first,
+        rest,
+        cwd=str(here),
+        env=environment(here, **changes),
+        encoding="utf-8",
+        timeout=20,
+        dimensions=(300, 120),
+    )
+
+
+def ended(child):
+    """Everything said until the end, and the exit code."""
+    child.expect(pexpect.EOF)
+    child.wait()
+    return child.before, child.exitstatus
+
+
+def test_a_decision_in_the_editor_counts(here):
+    """`review` opens outputs first and the feedback last; what is set there is stamped with who, on the edited text."""
+    turn = [(FEEDBACK, "Approved: -", "Approved: true"), ("concept_expansion.md", "Lend", "Lease")]
+    answer = haytham("review", cwd=here, EDITOR=editor(here, turn))
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "phase 1: approved with changes, +1 -1 by ann\n"
+    assert (here / "seen" / "0").read_text(encoding="utf-8").startswith("concept_expansion.md\nuser_feedback.md\n")
+    assert "\nby: ann\n" in feedback(here)
+
+
+def test_an_unchanged_file_is_no_decision(here):
+    """An editor that saves nothing decides nothing; $VISUAL goes before $EDITOR."""
+    before = feedback(here)
+    answer = haytham("review", cwd=here, VISUAL=editor(here, []), EDITOR="false")
+    assert (answer.code, answer.out.startswith("phase 1: nothing is decided")) == (0, True)
+    assert feedback(here) == before
+
+
+def test_what_does_not_parse_is_opened_again_with_the_error_in_place(here):
+    """A fault stands under the title with its line when the file is opened again, and is gone when it is mended."""
+    broken = [(FEEDBACK, "Approved: -", "Approved: maybe")]
+    mended = [(FEEDBACK, "Approved: maybe", "Approved: true")]
+    answer = haytham("review", cwd=here, EDITOR=editor(here, broken, mended))
+    assert answer.out == "phase 1: approved by ann\n"
+    seen = (here / "seen" / "1").read_text(encoding="utf-8").split("\n")[2:]
+    told = next(line for line in seen if "Review Status / Approved: found 'maybe'" in line)
+    number = int(told.split("line ")[1].split(":")[0])
+    assert seen[number - 1] == "- Approved: maybe"
+    assert "cannot read" not in feedback(here)
+
+
+def test_who_leaves_a_fault_as_it_is_gives_up(here):
+    """A fault that is opened again and left is exit 6, with the file as the person left it."""
+    broken = [(FEEDBACK, "Action: pending", "Action: rejected"), (FEEDBACK, "Approved: -", "Approved: true")]
+    answer = haytham("review", cwd=here, EDITOR=editor(here, broken, []))
+    assert (answer.code, "found Approved: true and Action: rejected" in answer.err) == (6, True)
+    assert "Action: rejected" in feedback(here)
+    assert "cannot read" not in feedback(here)
+
+
+def test_a_file_that_was_broken_before_is_opened_with_its_error(here):
+    """`review` is also the way to mend: it opens a file that cannot be read, with the error in place."""
+    path = session_folder(here) / "phase_1_concept" / FEEDBACK
+    path.write_text(feedback(here).replace("Approved: -", "Approved: so so"), encoding="utf-8")
+    turn = [(FEEDBACK, "Approved: so so", "Approved: true")]
+    assert haytham("review", cwd=here, EDITOR=editor(here, turn)).out == "phase 1: approved by ann\n"
+    assert "found 'so so'" in (here / "seen" / "0").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("said", "code"), [("no-such-editor", 2), ("false", 1)])
+def test_an_editor_that_fails_decides_nothing(here, said, code):
+    """An editor that is not there or fails is told in a sentence."""
+    before = feedback(here)
+    answer = haytham("review", cwd=here, EDITOR=said)
+    assert (answer.code, answer.err.startswith("haytham: the editor ")) == (code, True)
+    assert feedback(here) == before
+
+
+def test_feedback_deleted_by_hand_is_there_again_to_answer_in(here):
+    """`review` presents a phase that waits without a file to answer in."""
+    (session_folder(here) / "phase_1_concept" / FEEDBACK).unlink()
+    turn = [(FEEDBACK, "Approved: -", "Approved: true")]
+    assert haytham("review", cwd=here, EDITOR=editor(here, turn)).out == "phase 1: approved by ann\n"
+
+
+def test_the_prompt_shows_and_takes_answers(here):
+    """Each output is shown, then answered: a slip is asked again, changes start an attempt, quit pauses."""
+    child = terminal(here, "resume")
+    child.expect("--- concept_expansion")
+    child.expect(r"\[a\]pprove, request \[c\]hanges, \[e\]dit, \[r\]eject, \[q\]uit")
+    child.sendline("x")
+    child.expect("'x' is none of them")
+    child.sendline("c")
+    child.expect("what is to change")
+    child.sendline("Name one city")
+    child.expect("what changed since the last review")
+    child.expect(r"\+Name one city")
+    child.expect("phase 1:")
+    child.sendline("a")
+    child.expect(r"phase 2:.*\[q\]uit")
+    child.sendline("q")
+    said, code = ended(child)
+    assert (code, "paused; nothing was decided" in said) == (3, True)
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_ctrl_c_and_ctrl_d_pause(here, key):
+    """At the prompt Ctrl-C and Ctrl-D pause: exit 3, and nothing is decided."""
+    before = feedback(here)
+    child = terminal(here, "resume")
+    child.expect(r"\[q\]uit")
+    child.send(key)
+    said, code = ended(child)
+    assert (code, "paused; nothing was decided" in said) == (3, True)
+    assert feedback(here) == before
+
+
+def test_reject_at_the_prompt_ends_the_session(here):
+    """A rejection at the prompt ends the run with exit 4."""
+    child = terminal(here, "resume")
+    child.expect(r"\[q\]uit")
+    child.sendline("reject")
+    assert ended(child)[1] == 4
+
+
+def test_edit_at_the_prompt_decides_or_asks_again(here):
+    """The editor at the prompt: nothing decided there asks again, a failing editor is told, a decision goes on."""
+    turns = editor(here, [("concept_expansion.md", "Lend", "Lease")], [(FEEDBACK, "Approved: -", "Approved: true")])
+    child = terminal(here, "resume", EDITOR=turns)
+    for _ in range(2):
+        child.expect(r"\[q\]uit")
+        child.sendline("e")
+    child.expect(r"approved with changes, \+1 -1 by ann")
+    child.expect(r"phase 2:.*\[q\]uit")
+    child.sendline("q")
+    assert ended(child)[1] == 3
+
+
+def test_long_and_hostile_outputs_are_shown_short_and_harmless(here):
+    """The prompt shows the first 200 lines, without control characters, and says how to see the rest."""
+    path = session_folder(here) / "phase_1_concept" / "concept_expansion.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + "\x1b]0;owned\x07\n" + "".join(f"row {n}\n" for n in range(300)), encoding="utf-8")
+    child = terminal(here, "resume")
+    child.expect(r"\[q\]uit")
+    assert "\x1b]0;" not in child.before
+    assert "]0;owned" in child.before
+    assert ("row 100\r\n" in child.before, "row 299" in child.before) == (True, False)
+    assert "more lines: haytham show 1 concept_expansion" in child.before
+    child.sendline("q")
+    assert ended(child)[1] == 3
+
+
+def test_no_input_never_asks(here):
+    """`--no-input` at a terminal stops at the gate without a prompt."""
+    said, code = ended(terminal(here, "resume", "--no-input"))
+    assert (code, "[q]uit" in said) == (3, False)
+
+
+def test_ctrl_c_in_a_live_run_is_told_below_the_view(here):
+    """Ctrl-C while agents work exits 130, and the way to go on is the last thing on the screen."""
+    (here / "slow.py").write_text(
+        "import asyncio\nasync def write(task):\n    await asyncio.sleep(30)\n", encoding="utf-8"
+    )
+    haytham("approve", cwd=here)
+    child = terminal(here, "resume", "--model", "python:slow:write", "--trust")
+    child.expect("phase 2, Market Research")
+    child.sendintr()
+    said, code = ended(child)
+    assert (code, said.endswith("haytham: stopped by SIGINT; go on with: haytham resume\r\n")) == (130, True)
+
+
+def test_no_color_is_heeded(here):
+    """With NO_COLOR nothing that a terminal shows is coloured."""
+    haytham("approve", cwd=here)
+    said, code = ended(terminal(here, "resume", "--no-input", NO_COLOR="1"))
+    assert (code, "\x1b[3" in said) == (3, False)

@@ -1,0 +1,378 @@
+"""The runner: agents that fail, hang or end themselves, several at once, two runners, and kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import time
+
+import pytest
+
+import scripted
+from conftest import rounds
+from haytham.agent import AgentSpec, Task, find_agent, read_agent
+from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running
+from haytham.event import Events
+from haytham.prompt import prompt
+from haytham.runner import Runner
+from haytham.store import FileStore
+from scripted import WORKFLOW, Desk, called
+from unruly import FOLDER, SEEN, wait_for
+from workers import running, start
+
+ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
+TWO = ONE.replace("agents: [a]", "agents: [b, c]")
+LOCK = "p/sessions/s"
+
+
+@pytest.fixture(autouse=True)
+def _anew():
+    scripted.forget()
+    SEEN.clear()
+
+
+def desk_with(base, function, workflow=ONE, **ours):
+    """A session whose agents are a function of this module."""
+    haytham = "".join(f"  {key}: {value}\n" for key, value in ours.items())
+    text = f"---\nmodel: python:unruly:{function}\n" + (f"haytham:\n{haytham}" if ours else "") + "---\nWrite.\n"
+    return Desk(base, workflow, {f"agents/{name}.md": text.encode() for name in ("a" if workflow == ONE else "bc")})
+
+
+def output(desk, number=1, agent="a"):
+    return desk.session.read().outputs(desk.phase(number))[agent].value
+
+
+# Failing.
+
+
+@pytest.mark.parametrize("function", ["hang", "block"])
+def test_an_agent_that_takes_too_long_fails(tmp_path, function):
+    """After its time-out an agent is asked again as often as its file allows, and has failed then."""
+    desk = desk_with(tmp_path, function, timeout=0.05, retries=1)
+    assert desk.resume() == ("failed", 1)
+    assert SEEN == ["a", "a"]
+    assert output(desk)["error_message"] == "no answer within 0.05 s"
+    assert [event["tries_left"] for event in desk.events("agent_failed")] == [1, 0]
+
+
+def test_an_agent_is_asked_again_until_it_answers(tmp_path):
+    """A failure that passes leaves no trace but its events; what the reply says stands in the output."""
+    desk = desk_with(tmp_path, "twice_in_vain", retries=2)
+    assert desk.resume() == ("waiting", 1)
+    assert SEEN == ["a"] * 3
+    value = output(desk)
+    assert [value[name] for name in ("text", "model", "input_tokens", "output_tokens", "tools_used", "status")] == [
+        "At last.", "m", 3, 4, ["search"], "completed"
+    ]  # fmt: skip
+    assert [event["error"] for event in desk.events("agent_failed")] == ["the line is busy"] * 2
+
+
+def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
+    """Between two tries the runner waits, each time twice as long."""
+    waits, sleep = [], asyncio.sleep
+
+    async def note(seconds, *rest):
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    session = desk_with(tmp_path, "twice_in_vain", retries=2).session
+    asyncio.run(Runner(session, Events(), may_run_code=True, backoff=8).run())
+    assert waits == [8, 16]
+
+
+def test_a_failure_says_what_and_where(tmp_path):
+    """Error Details have the type, the message and the stack of the last failure; the phase names its agent."""
+    scripted.failing.add("a")
+    desk = Desk(tmp_path, ONE)
+    assert desk.resume() == ("failed", 1)
+    value = output(desk)
+    assert (value["error_type"], value["error_message"], value["text"]) == ("RuntimeError", "a cannot", "")
+    assert "in write" in value["stack_trace"]
+    assert desk.session.read().checkpoint(desk.phase(1)).value["errors"] == ["a: a cannot"]
+    assert "\n## Error Details\n" in (desk.folder(1) / "a.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("cancelled", "cancelled from within"),
+        ("group_cancelled", "cancelled from within"),
+        ("leave", "it ended itself with SystemExit: 3"),
+        ("no_text", "found 7; allowed: a Reply or text"),
+        ("broken_text", "Unicode text"),
+        ("impossible_tokens", "input_tokens"),
+        ("broken_error", "half a pair: ?"),
+        ("nowhere", "that can be imported"),
+    ],
+)
+def test_whatever_an_agent_does_is_its_own_failure(tmp_path, function, said):
+    """Cancelling itself, leaving, or an answer that no file could hold: the agent failed, and the run ends orderly."""
+    desk = desk_with(tmp_path, function, retries=0)
+    assert desk.resume() == ("failed", 1)
+    assert said in output(desk)["error_message"]
+
+
+def test_a_run_that_is_stopped_can_be_resumed(tmp_path):
+    """Cancelling a run stops its agents, stores nothing half, and lets the lock go."""
+    desk = desk_with(tmp_path, "hang", TWO)
+
+    async def stop():
+        session = desk.session
+        events = Events(session.store, session.prefix + "events.jsonl")
+        run = asyncio.ensure_future(Runner(session, events, may_run_code=True).run())
+        assert await asyncio.to_thread(wait_for, lambda: len(SEEN) == 2)
+        run.cancel()
+        await run
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(stop())
+    assert desk.events("run_ended")[-1]["status"] == "stopped"
+    assert desk.session.read().outputs(desk.phase(1)) == {}
+    with desk.session.store.run_lock(LOCK):
+        assert desk.steps() == ["run"]
+
+
+def test_code_runs_only_where_it_is_trusted(tmp_path):
+    """Without leave to run code the run ends before anything is called, and is no agent's failure."""
+    session = Desk(tmp_path, WORKFLOW).session
+    with pytest.raises(NotTrusted, match="agent a runs code"):
+        asyncio.run(Runner(session, Events()).run())
+    assert called() == []
+    assert session.read().outputs(session.read().phase(1)) == {}
+
+
+# Several at once.
+
+
+def test_agents_of_a_parallel_phase_run_side_by_side(tmp_path):
+    """Both have started before either ends, also where they are plain functions that block."""
+    desk = desk_with(tmp_path, "meet", TWO, retries=0)
+    assert desk.resume() == ("waiting", 1)
+    assert [output(desk, agent=name)["text"] for name in "bc"] == ["b met", "c met"]
+
+
+def test_each_output_is_stored_the_moment_it_is_there(tmp_path):
+    """An agent that still works sees the finished one's file already."""
+    desk = desk_with(tmp_path, "one_then_other", TWO, retries=0)
+    FOLDER[:] = [desk.folder(1)]
+    assert desk.resume() == ("waiting", 1)
+    assert SEEN == [True]
+
+
+# Two runners.
+
+
+def hold(base, told):
+    with FileStore(base).run_lock(LOCK):
+        told.set()
+        time.sleep(60)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the run lock."""
+    import multiprocessing
+
+    told = multiprocessing.get_context("fork").Event()
+    with running(hold, tmp_path, told) as process:
+        assert told.wait(20)
+        yield process
+
+
+def test_a_second_runner_is_refused(tmp_path, holder):
+    """Who runs the session is named: process, host and time; nothing is called."""
+    said = rf"locked by process {holder.pid} on host {socket.gethostname()} since \d{{4}}-\d\d-\d\dT[\d:]+Z"
+    with pytest.raises(Running, match=said):
+        Desk(tmp_path).resume()
+    assert called() == []
+
+
+def test_a_dead_owners_lock_is_taken_over(tmp_path, holder):
+    """A runner that was killed holds nobody up."""
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    assert Desk(tmp_path).resume() == ("waiting", 1)
+
+
+def test_another_hosts_lock_is_never_taken_over(tmp_path):
+    """A note of another host stays, whoever is alive there: this one cannot know."""
+    desk = Desk(tmp_path)
+    note = tmp_path / ".locks" / LOCK / ".runner"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text("12\nelsewhere\n2026-01-01T00:00:00Z\n", encoding="utf-8")
+    for _ in range(2):
+        with pytest.raises(Running, match="locked by process 12 on host elsewhere since 2026-01-01T00:00:00Z"):
+            desk.resume()
+
+
+# kill -9.
+
+
+def run_on(base, log):
+    """Run a session through, in a process of its own; calls are appended to a file."""
+    scripted.watching.append(lambda task: note_call(log, task))
+    Desk(base).resume(approve_as="ann")
+
+
+def note_call(log, task):
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{task.agent} {task.digest}\n")
+
+
+TIMES = ("- Executed: ", "- Duration: ", "- Started: ", "- Completed: ", "- Last Updated: ", "- Created: ", "shown: ")
+TIMES += ("- Timestamp: ", "- Total Duration: ")
+
+
+def plain(base):
+    """What all documents of a session say, but for times and how long things took."""
+    desk, folder = Desk(base), base / "p" / "sessions" / "s"
+    said = {}
+    for path in sorted(folder.rglob("*.md")):
+        times = (*TIMES, "| ") if path.name in ("session_manifest.md", "checkpoint.md") else TIMES
+        lines = path.read_text(encoding="utf-8").split("\n")
+        said[path.relative_to(folder).as_posix()] = [line for line in lines if not line.startswith(times)]
+    return said, desk.steps(), desk.session.read().summary().statuses
+
+
+@pytest.mark.soak
+def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_been(tmp_path):
+    """Killed at random moments, resumed each time: the same session but for times, and nothing stored asked again."""
+    begun = time.monotonic()
+    run_on(tmp_path / "calm", tmp_path / "calm.log")
+    whole, wanted, chance = time.monotonic() - begun, plain(tmp_path / "calm"), random.Random(3)  # noqa: S311 - moments, no secrets
+    kills, at = 0, 0
+    while kills < rounds(100):
+        at += 1
+        base, log = tmp_path / str(at), tmp_path / f"{at}.log"
+        while kill_once(base, log, chance.uniform(0, 1.2 * whole)):
+            kills += 1
+            assert_valid_events(base)
+        assert plain(base) == wanted
+        assert_valid_events(base)
+
+
+def kill_once(base, log, seconds):
+    """Run for some time, then kill; whether it was killed. No agent is asked whose answer is there."""
+    there = stored(base)
+    before = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    process = start(run_on, base, log)
+    process.join(seconds)
+    was_killed = process.exitcode is None
+    process.kill()
+    process.join()
+    assert was_killed or process.exitcode == 0
+    calls = log.read_text(encoding="utf-8").splitlines()[len(before) :] if log.exists() else []
+    assert not set(calls) & there
+    return was_killed
+
+
+def stored(base):
+    """Agent and task of every output that is there."""
+    if not (base / "p" / "sessions" / "s" / "session_manifest.md").exists():
+        return set()
+    reading = Desk(base).session.read()
+    values = [found.value for phase in reading.phases for found in reading.outputs(phase).values()]
+    return {f"{value['agent']} {value['task']}" for value in values}
+
+
+def assert_valid_events(base):
+    path = base / "p" / "sessions" / "s" / "events.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    assert all({"time", "event"} <= json.loads(line).keys() for line in lines)
+
+
+def test_every_event_has_its_line(tmp_path):
+    """What listeners hear is what the file says, line by line."""
+    desk, heard = Desk(tmp_path, ONE), []
+    session = desk.session
+    events = Events(session.store, session.prefix + "events.jsonl")
+    events.on("*", lambda event: heard.append(event.line()))
+    asyncio.run(Runner(session, events, may_run_code=True, approve_as="ann").run())
+    assert session.store.read(session.prefix + "events.jsonl") == b"".join(heard)
+    names = ["phase_started", "agent_started", "agent_ended", "phase_ended", "gate_opened", "decision", "run_ended"]
+    assert [json.loads(line)["event"] for line in heard] == names
+
+
+# Agent files and prompts.
+
+
+def test_an_agent_file_says_how_it_is_run():
+    """Front matter gives model, time-out, retries and sections; the rest are its instructions."""
+    text = (
+        "---\nname: x\nmodel: worksheet\nhaytham:\n  timeout: 5\n  retries: 0\n  sections: {Who: who?}\n---\nDo it.\n"
+    )
+    assert read_agent("x", text) == AgentSpec("x", "", "worksheet", 5.0, 0, {"Who": "who?"}, "Do it.\n")
+    assert read_agent("x", "Do it.\n") == AgentSpec("x", "", None, 600.0, 2, {}, "Do it.\n")
+    assert read_agent("x", "---\nmodel: inherit\ntools: Read\n---\n").model is None
+
+
+@pytest.mark.parametrize(
+    ("front", "said"),
+    [
+        ("haytham:\n  retires: 1", "agents/x.md:3: haytham.retires: is no key here; did you mean retries?"),
+        ("haytham:\n  zzz: 1", "agents/x.md:3: haytham.zzz: is no key here; allowed: timeout, retries, sections"),
+        ("haytham: []", "agents/x.md:2: haytham: is no map"),
+        ("haytham: {timeout: 0}", "haytham: timeout: found 0; allowed: seconds, above 0"),
+        ("haytham: {timeout: .inf}", "found inf"),
+        ("haytham: {retries: 1.5}", "haytham: retries: found 1.5"),
+        ("haytham: {retries: true}", "found True"),
+        ("haytham: {sections: [a]}", "haytham: sections: found ['a']"),
+        ("model: [x]", "model: found ['x']; allowed: text"),
+        ("- a", "the front matter is no map"),
+        ("a: 1\na: 2", "agents/x.md:2: the front matter has the key a twice"),
+        ("a: [", "the front matter is not valid YAML"),
+    ],
+)
+def test_a_wrong_agent_file_is_refused(front, said):
+    """An unknown key under `haytham:`, or a value that cannot be, is named with file and line."""
+    with pytest.raises(InvalidDocument) as refused:
+        read_agent("x", f"---\n{front}\n---\nDo it.\n")
+    assert said in str(refused.value)
+
+
+def test_values_are_never_templates():
+    """What looks like a template in an idea, an output or a comment stays as it is; only the agent's file is one."""
+    hostile = "{{ 7*7 }} {% for %} {{ task.__class__ }}"
+    given = {"idea": hostile, "comments": {"phase 1": hostile}, "before": {"a": hostile}, "evidence": hostile}
+    task = Task(agent="x", agent_file="", phase=2, phase_name="Two", attempt=1, **given)
+    told = prompt(task, read_agent("x", "{{ 6*7 }} {{ phase }}: {{ idea }}"))
+    assert told.startswith(f"42 Two: {hostile}\n")
+    assert told.count(hostile) == 5
+    assert "49" not in told
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["{{ task.__class__.__mro__ }}", "{{ nobody }}", "{% for %}", "{{ 1 // 0 }}", "{{ 'a' + 1 }}", "{{ task.x() }}"],
+)
+def test_an_agent_file_cannot_reach_out_of_its_sandbox(body):
+    """Instructions that reach for more than the task, or are no template, are refused with the file's name."""
+    task = Task(agent="x", agent_file="", phase=1, phase_name="One", attempt=1, idea="i")
+    with pytest.raises(InvalidDocument, match=r"agents/x\.md:\d+"):
+        prompt(task, read_agent("x", body))
+
+
+def test_a_task_has_one_digest_for_what_it_is_made_of():
+    """Another text anywhere is another digest; line ends, the attempt and the prompt are none."""
+    base = {"agent": "x", "agent_file": "f", "phase": 2, "phase_name": "Two", "attempt": 1, "idea": "i\nj"}
+    assert Task(**base).digest == Task(**{**base, "idea": "i\r\nj", "attempt": 2, "prompt": "p"}).digest
+    others = [
+        {"idea": "k"},
+        {"agent_file": "g"},
+        {"comments": {"phase 1": "c"}},
+        {"before": {"a": "t"}},
+        {"evidence": "e"},
+    ]
+    assert len({Task(**{**base, **other}).digest for other in [{}, *others]}) == 6
+
+
+@pytest.mark.parametrize("model", ["gpt", "python:", "python:os", "python:os:nothing", "python:..:x", "worksheet:x"])
+def test_a_model_that_is_none_is_named(model):
+    """A model string that names nothing here is refused, with what is allowed."""
+    with pytest.raises(InvalidValue, match=r"model: found .*; allowed: "):
+        find_agent(model)
