@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import json
 import re
@@ -186,6 +185,8 @@ def runs_code(model: str) -> bool:
 
 async def ask(agent: Agent, task: Task, spec: AgentSpec) -> Reply:
     """Ask an agent once: AgentFailed where it does not answer in time, or ends itself instead of answering."""
+    import asyncio  # noqa: PLC0415 - who only looks at tasks need not load it
+
     running = asyncio.ensure_future(agent(task, spec))
     try:
         done, _ = await asyncio.wait({running}, timeout=spec.timeout)

@@ -39,6 +39,7 @@ OUTPUT = {
     "text": "Agent analysis and recommendations...",
 }
 FEEDBACK = {
+    "decided": "approved",
     "phase_number": 1,
     "attempt": 1,
     "reviewed": True,
@@ -175,6 +176,7 @@ GOLDEN = {
         {
             **FEEDBACK,
             "by": "user-789",
+            "decided": "changes",
             "approved": False,
             "comments": "Too broad:\n\n- *which* nurses?\n\n## Action Taken\n\nsee above\n",
             "requested_changes": ["Name one ward", "Say who pays,\nand how much"],
@@ -184,7 +186,8 @@ GOLDEN = {
         {"phase_name": "Concept Expansion"},
     ),
     ("user_feedback", "pending"): (
-        {**FEEDBACK, "reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending"},
+        {name: content for name, content in FEEDBACK.items() if name != "decided"}
+        | {"reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending"},
         {"phase_name": "Concept Expansion"},
     ),
     ("session_manifest", "in_progress"): (MANIFEST, MANIFEST_SHOWN),

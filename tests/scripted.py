@@ -79,11 +79,11 @@ class Desk:
     def gate(self):
         return Gate(self.session)
 
-    def resume(self, session=None, **given):
+    def resume(self, session=None, by="ann", **given):
         """Run until something ends it; status and phase of that."""
         session = session or self.session
         events = Events(session.store, session.prefix + EVENTS)
-        outcome = asyncio.run(Runner(session, events, may_run_code=True, backoff=0, **given).run(by="ann"))
+        outcome = asyncio.run(Runner(session, events, may_run_code=True, backoff=0, **given).run(by=by))
         return outcome.status, outcome.phase.number if outcome.phase else None
 
     def approve(self, number, comments=""):

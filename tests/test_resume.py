@@ -473,3 +473,14 @@ def test_a_move_to_an_attempt_that_was_cut_short_is_finished(tmp_path, decide, d
             assert "Shorter." in desk.task(2, "b")
             assert "# b\n\nMine." in desk.task(2, "b")
             assert "Shorter." in attempt(desk, 2, 2, "user_feedback.md")
+
+
+def test_a_decision_changed_in_an_editor_is_bound_to_who_resumes_then(desk):
+    """Who changes a decision that was stamped is named with the new one, and the time is the new one's."""
+    desk.resume()
+    desk.approve(1)
+    before = desk.session.read().feedback(desk.session.read().phase(1)).value
+    desk.edit_feedback(1, approved="false", action="rejected")
+    assert desk.resume(by="bob") == ("rejected", 1)
+    after = desk.session.read().feedback(desk.session.read().phase(1)).value
+    assert (before["decided"], after["decided"], after["by"]) == ("approved", "rejected", "bob")

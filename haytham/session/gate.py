@@ -12,7 +12,7 @@ from haytham import clock
 from haytham.errors import InvalidValue
 from haytham.session import layout
 from haytham.session.shown import shown_feedback
-from haytham.session.summary import Review
+from haytham.session.summary import Review, decide
 from haytham.session.tasks import Tasks
 from haytham.text import counted, difference, text_digest
 
@@ -173,8 +173,8 @@ class Gate:
             plus, minus = counted(difference(before, text))
             added, removed = added + plus, removed + minus
         facts = {**facts, "reviewed": True, "timestamp": clock.now(), "reviewed_content": rows}
-        if by is not None:
-            facts["by"] = by
+        facts |= {} if by is None else {"by": by}
+        facts["decided"] = decide(facts)
         if added or removed:
             facts["revised"] = f"+{added} -{removed}"
         self._write(reading, phase, facts)
@@ -206,7 +206,7 @@ def _is_unstamped(reading: Reading, phase: Phase) -> bool:
     there, review = reading.feedback(phase), reading.review(phase)
     if there is None or review is None or review.decision is None or not reading.is_current(phase):
         return False
-    return there.value["timestamp"] is None or not there.value["reviewed"]
+    return bool(there.value.get("decided") != review.decision)
 
 
 def _is_left_over(reading: Reading, phase: Phase) -> bool:

@@ -126,7 +126,8 @@ class Session:
             place = {"phase_number": phase.number, "attempt": reading.attempt(phase)}
             value = {**place, **facts, "reviewed_content": rows}
             self._shelf.check("user_feedback", value)
-            decide(value)
+            decision = decide(value)
+            value |= {} if decision is None else {"decided": decision}
             key = reading.folder(phase) + layout.FEEDBACK
             over = reading.feedback(phase)
             self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
