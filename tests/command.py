@@ -31,6 +31,13 @@ class Answer:
         return json.loads(self.out)
 
 
+def edit(path, old, new):
+    """Edit a file as a person does."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
 def environment(cwd, **changes):
     """The environment of a person who has set nothing but their name."""
     dropped = ("VISUAL", "EDITOR", "PYTHONDONTWRITEBYTECODE", "NO_COLOR")

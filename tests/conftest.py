@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 SOAK = bool(os.environ.get("HAYTHAM_SOAK"))
@@ -20,3 +23,9 @@ def pytest_configure(config):
 def rounds(full):
     """How many rounds a long test goes: all where HAYTHAM_SOAK is set, else a tenth."""
     return full if SOAK else full // 10
+
+
+@pytest.fixture
+def here(second_gate, tmp_path):
+    """A copy of the folder with a session that a module of tests made once, to be changed at will."""
+    return Path(shutil.copytree(second_gate, tmp_path / "here"))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
-from command import IDEA, frozen, haytham, session_folder
+from command import IDEA, edit, frozen, haytham, session_folder
 
 
 @pytest.fixture(scope="module")
@@ -18,19 +17,6 @@ def second_gate(tmp_path_factory):
     haytham("approve", "-m", "Go on", cwd=folder)
     assert haytham("resume", cwd=folder).code == 3
     return folder
-
-
-@pytest.fixture
-def here(second_gate, tmp_path):
-    """A copy of that folder."""
-    return Path(shutil.copytree(second_gate, tmp_path / "here"))
-
-
-def edit(path, old, new):
-    """Edit a file as a person does."""
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def state(folder):

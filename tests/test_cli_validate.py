@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
-from command import IDEA, haytham, session_folder
+from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager
 
 CONCEPT = "phase_1_concept"
@@ -25,19 +24,6 @@ def second_gate(tmp_path_factory):
     haytham("approve", cwd=folder)
     assert haytham("resume", cwd=folder).code == 3
     return folder
-
-
-@pytest.fixture
-def here(second_gate, tmp_path):
-    """A copy of that folder."""
-    return Path(shutil.copytree(second_gate, tmp_path / "here"))
-
-
-def edit(path, old, new):
-    """Edit a file as a person does."""
-    text = path.read_text(encoding="utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def problems(here, *words):

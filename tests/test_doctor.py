@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pexpect
 import pytest
@@ -19,12 +18,6 @@ def second_gate(tmp_path_factory):
     haytham("approve", cwd=folder)
     assert haytham("resume", cwd=folder).code == 3
     return folder
-
-
-@pytest.fixture
-def here(second_gate, tmp_path):
-    """A copy of that folder."""
-    return Path(shutil.copytree(second_gate, tmp_path / "here"))
 
 
 def value(here):
