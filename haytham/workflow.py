@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
 from haytham.resource import resource
+from haytham.schema import surely_satisfies
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _load(data: bytes, file: str) -> tuple[dict[str, Any], Mapping[Path, int]]:
         facts, lines = load_yaml(read_text(data, file))
     except InvalidYaml as error:
         raise InvalidDocument([Problem(str(error), error.line, file=file)]) from None
-    errors = list(_validator().iter_errors(facts))
+    errors = [] if surely_satisfies(_schema(), facts) else list(_validator().iter_errors(facts))
     if errors:
         raise InvalidDocument([problem for error in errors for problem in _problems(error, lines, file)])
     return facts, lines
@@ -181,10 +182,16 @@ def _dotted(path: Path) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _validator() -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(resource("schemas", "workflow.json").read_text(encoding="utf-8"))
+    return schema
 
-    return Draft202012Validator(json.loads(resource("schemas", "workflow.json").read_text(encoding="utf-8")))
+
+@lru_cache(maxsize=1)
+def _validator() -> Draft202012Validator:
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where a workflow is wrong
+
+    return Draft202012Validator(_schema())
 
 
 def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:

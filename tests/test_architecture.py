@@ -14,7 +14,7 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 
 # From the ground up; a room imports rooms below it, and modules of its own.
 FLOORS = [
-    {"errors", "clock", "resource", "text", "yaml_text"},
+    {"errors", "clock", "resource", "schema", "text", "yaml_text"},
     {"document", "store", "workflow", "agent"},
     {"event", "agents", "prompt"},
     {"session"},

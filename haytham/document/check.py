@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
-from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator, FormatChecker, validators
-
 from haytham.document.encoding import describe
 from haytham.errors import InvalidValue, quote
+from haytham.schema import has_format, surely_satisfies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from jsonschema import Draft202012Validator
+
     from haytham.document.kind import Field, Kind
 
-_FORMATS = FormatChecker(formats=())
-_PATTERNS = {
-    "line": re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"),
-    "time": re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII),
-    "digest": re.compile(r"sha256:[0-9a-f]{64}\Z"),
-}
-# 1.0 is no whole number in a file
-_INTEGERS = Draft202012Validator.TYPE_CHECKER.redefine(
-    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-)
-_Validator: Any = validators.extend(Draft202012Validator, type_checker=_INTEGERS)  # type: ignore[no-untyped-call]
 _FORMAT_WORDS = {
     "line": "one line of text, no control characters",
     "time": "a time in ISO 8601, like 2024-11-24T10:00:00Z",
@@ -48,31 +35,6 @@ _TYPE_WORDS = {
 _MOST_NODES = 100_000
 _DEEPEST = 64
 _LONGEST = 1300  # bits, about 400 digits
-_SHORT = 100
-
-
-def _has_format(name: str) -> None:
-    @_FORMATS.checks(name)
-    def matches(value: object) -> bool:
-        return not isinstance(value, str) or _PATTERNS[name].match(value) is not None
-
-
-for _name in ("line", "digest"):
-    _has_format(_name)
-
-
-@_FORMATS.checks("time", raises=ValueError)
-def is_time(value: object) -> bool:
-    """Whether a text is a time in ISO 8601 that can be on a clock."""
-    if not isinstance(value, str):
-        return True
-    return _PATTERNS["time"].match(value) is not None and bool(datetime.fromisoformat(value))
-
-
-@_FORMATS.checks("json", raises=(ValueError, RecursionError))
-def is_json(value: object) -> bool:
-    """Whether a text is JSON."""
-    return not isinstance(value, str) or json.loads(value) is not Ellipsis
 
 
 def check_text(what: str, value: Any) -> str:
@@ -88,37 +50,44 @@ def complaints(kind: Kind, value: Mapping[str, Any], *, without: str | None = No
     if unfit:
         yield from unfit
         return
+    if surely_satisfies(_schema(kind, without), value):
+        return
     whole, parts = _validators(kind)
     shape = dict.fromkeys(pair for error in whole.iter_errors(dict(value)) for pair in _shape_sentences(error))
     yield from (pair for pair in shape if pair[0] != without)
     for name, content in value.items():
         if name in parts:
-            verdict = _verdict if _is_small(content) else _verdict.__wrapped__
-            yield from ((name, said) for said in verdict(kind, name, content))
+            field = kind.field_by_name[name]
+            yield from ((name, _sentence(field, error)) for error in parts[name].iter_errors(content))
 
 
-def _is_small(content: Any) -> bool:
-    return content is None or isinstance(content, int | float) or (isinstance(content, str) and len(content) < _SHORT)
-
-
-@lru_cache(maxsize=4096, typed=True)
-def _verdict(kind: Kind, name: str, content: Any) -> tuple[str, ...]:
-    """What the schema of a field says of a value; kept for small ones, which come again in every document."""
-    errors = _validators(kind)[1][name].iter_errors(content)
-    return tuple(_sentence(kind.field_by_name[name], error) for error in errors)
+@lru_cache(maxsize=128)
+def _schema(kind: Kind, without: str | None) -> Mapping[str, Any]:
+    return {**kind.schema, "required": [name for name in kind.schema["required"] if name != without]}
 
 
 @lru_cache(maxsize=128)
 def _validators(kind: Kind) -> tuple[Draft202012Validator, dict[str, Draft202012Validator]]:
-    """The schema as one validator for which fields there are and one a field: to descend is what takes it long."""
+    """The schema as one validator for which fields there are, and one a field, whose errors need no path to it."""
     fields = kind.schema["properties"]
     whole = {**kind.schema, "properties": dict.fromkeys(fields, True)}
     return _compiled(whole), {name: _compiled(schema) for name, schema in fields.items()}
 
 
 def _compiled(schema: Any) -> Draft202012Validator:
-    validator: Draft202012Validator = _Validator(schema, format_checker=_FORMATS)
+    from jsonschema import Draft202012Validator, FormatChecker, validators  # noqa: PLC0415 - only where a value is wrong
+
+    formats = FormatChecker(formats=())
+    for name in _FORMAT_WORDS:
+        formats.checks(name)(partial(has_format, name))
+    types = Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)  # 1.0 is no whole number in a file
+    made: Any = validators.extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    validator: Draft202012Validator = made(schema, format_checker=formats)
     return validator
+
+
+def _is_whole(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unfit(content: Any) -> Iterator[str]:

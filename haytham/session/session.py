@@ -116,6 +116,8 @@ class Session:
             facts = {"agent": task.agent, "phase": phase.number, "attempt": task.attempt, "parts": parts}
             value = {**facts, "prompt": task.prompt}
             over = self._shelf.find("task", key)
+            if over is not None and not over.faults and dict(over.value) == value:
+                return
             self.write(reading, "task", key, value, shown={"agent_title": title(task.agent)}, over=over)
 
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:

@@ -1,0 +1,119 @@
+"""A quick look at a value: whether it surely satisfies its schema. Only a yes counts; else the JSON Schema is asked.
+
+Nearly every document that is read is sound, and to load and ask the validator for each of them is what takes longest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII)
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_SILENT = frozenset({"$schema", "title", "description"})
+
+
+def surely_satisfies(schema: Mapping[str, Any], value: Any) -> bool:
+    """Whether a value satisfies a schema beyond doubt: every keyword is known here, and says yes."""
+    for keyword, rule in schema.items():
+        look = _LOOKS.get(keyword)
+        if look is not None:
+            if not look(rule, value, schema):
+                return False
+        elif keyword not in _SILENT and not keyword.startswith("x-"):
+            return False
+    return True
+
+
+def has_format(name: str, value: object) -> bool:
+    """Whether a text has one of our formats; what is no text has them all."""
+    return not isinstance(value, str) or name not in _FORMATS or _FORMATS[name](value)
+
+
+def _is_time(text: str) -> bool:
+    if _TIME.match(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has_type(rule: Any, value: Any, _schema: Mapping[str, Any]) -> bool:
+    return any(_TYPES[name](value) for name in ([rule] if isinstance(rule, str) else rule))
+
+
+def _has_known_keys(rule: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+    if not isinstance(value, dict):
+        return True
+    others = [content for key, content in value.items() if key not in schema.get("properties", ())]
+    return not others if rule is False else all(surely_satisfies(rule, content) for content in others)
+
+
+def _has_sound_fields(rule: Any, value: Any, _schema: Mapping[str, Any]) -> bool:
+    return not isinstance(value, dict) or all(surely_satisfies(rule[key], value[key]) for key in value if key in rule)
+
+
+def _are_distinct(values: list[Any]) -> bool:
+    """Whether values are surely distinct: numbers or texts, none like another."""
+    return all(isinstance(value, str | int) for value in values) and len(set(values)) == len(values)
+
+
+def _holds_together(rule: Any, value: Any, _schema: Mapping[str, Any]) -> bool:
+    return all(set(needed) <= value.keys() for key, needed in rule.items() if key in value)
+
+
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "line": lambda text: _LINE.match(text) is not None,
+    "digest": lambda text: _DIGEST.match(text) is not None,
+    "time": _is_time,
+    "json": _is_json,
+}
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": _is_number,
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+_LOOKS: dict[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
+    "type": _has_type,
+    "enum": lambda rule, value, _: isinstance(value, str) and value in rule,
+    "format": lambda rule, value, _: rule in _FORMATS and has_format(rule, value),
+    "minimum": lambda rule, value, _: not _is_number(value) or value >= rule,
+    "maximum": lambda rule, value, _: not _is_number(value) or value <= rule,
+    "minLength": lambda rule, value, _: not isinstance(value, str) or len(value) >= rule,
+    "minItems": lambda rule, value, _: not isinstance(value, list) or len(value) >= rule,
+    "items": lambda rule, value, _: not isinstance(value, list) or all(surely_satisfies(rule, one) for one in value),
+    "properties": _has_sound_fields,
+    "required": lambda rule, value, _: not isinstance(value, dict) or all(key in value for key in rule),
+    "additionalProperties": _has_known_keys,
+    "dependentRequired": _holds_together,
+    "minProperties": lambda rule, value, _: not isinstance(value, dict) or len(value) >= rule,
+    "propertyNames": lambda rule, value, _: (
+        not isinstance(value, dict) or all(surely_satisfies(rule, k) for k in value)
+    ),
+    "pattern": lambda rule, value, _: not isinstance(value, str) or re.search(rule, value) is not None,
+    "uniqueItems": lambda rule, value, _: rule is True and (not isinstance(value, list) or _are_distinct(value)),
+}
