@@ -15,7 +15,7 @@ from haytham.agent import DEFAULT_MODEL, ask, find_agent, read_agent, runs_code
 from haytham.errors import NotTrusted
 from haytham.prompt import prompt
 from haytham.session.gate import Gate
-from haytham.session.layout import output_file, session_lock
+from haytham.session.layout import session_lock
 from haytham.standing import Standing
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Runner:
         self._approve_as = approve_as
         self._may_run_code = may_run_code
         self._backoff = backoff
+        self._costs: dict[tuple[int, str], float | None] = {}
 
     async def run(self, *, by: str | None = None) -> Outcome:
         """Go on until the session is completed, rejected, failed, or waits for a person."""
@@ -155,8 +156,11 @@ class Runner:
     def _save_phase(self, phase: Phase, failed: tuple[str, ...], started: str, duration: float) -> None:
         reading = self._session.read()
         outputs = {name: document.value for name, document in reading.outputs(phase).items()}
+        before = reading.checkpoint(phase)
+        costs = {} if before is None else {row["agent_name"]: row["cost"] for row in before.value["ledger"]}
+        costs |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
         rows = [
-            {"agent_name": name, "status": outputs[name]["status"], "output_file": output_file(name)}
+            {"agent_name": name, "status": outputs[name]["status"], "cost": costs.get(name)}
             for name in phase.agents
             if name in outputs
         ]
@@ -193,6 +197,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
             return not self._store(task, _failed(error), "", clock.ticks() - begun)
         if self._store(task, _completed(reply), reply.text, clock.ticks() - begun):
+            self._costs[task.phase, task.agent] = reply.cost
             tokens = [reply.input_tokens, reply.output_tokens]
             self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=reply.cost)
         return True

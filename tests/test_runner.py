@@ -71,6 +71,17 @@ def test_an_agent_is_asked_again_until_it_answers(tmp_path):
     assert [event["error"] for event in desk.events("agent_failed")] == ["the line is busy"] * 2
 
 
+def test_what_an_agent_cost_stands_in_the_ledger_and_stays(tmp_path):
+    """The cost of a reply is in the phase's ledger and the manifest's total, also after the phase is saved again."""
+    desk = desk_with(tmp_path, "twice_in_vain", retries=2)
+    desk.resume()
+    checkpoint = desk.folder(1) / "checkpoint.md"
+    assert "| a | completed | a.md | 7 | 3 | 4 | $0.25 |" in checkpoint.read_text(encoding="utf-8")
+    checkpoint.write_text(checkpoint.read_text("utf-8").replace("- Status: completed", "- Status: failed", 1), "utf-8")
+    assert desk.resume() == ("waiting", 1)
+    assert "- Total Cost: $0.25\n" in (desk.folder(1).parent / "session_manifest.md").read_text(encoding="utf-8")
+
+
 def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
     """Between two tries the runner waits, each time twice as long."""
     waits, sleep = [], asyncio.sleep

@@ -26,7 +26,7 @@ def twice_in_vain(task):
     SEEN.append(task.agent)
     if len(SEEN) < 3:
         raise OSError("the line is busy")
-    return Reply("At last.", model="m", input_tokens=3, output_tokens=4, tools_used=("search",))
+    return Reply("At last.", model="m", input_tokens=3, output_tokens=4, cost=0.25, tools_used=("search",))
 
 
 async def cancelled(task):
