@@ -26,7 +26,7 @@ Lines = dict[tuple[str | int, ...], int]
 
 @dataclass(frozen=True)
 class Input:
-    """A text that a task builds on: an output of a phase it needs, with the comments it was approved with."""
+    """A text that a task builds on: an output of a phase it needs."""
 
     phase: int
     name: str

@@ -105,8 +105,8 @@ class Conflict(HaythamError, RuntimeError):
 class Running(HaythamError, TimeoutError):
     """Another runner is at work on the session."""
 
-    def __init__(self, name: str, process: str, host: str, since: str) -> None:
-        super().__init__(f"{name}: locked by process {process} on host {host} since {since}")
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__(f"{name}: locked by {owner}")
 
 
 class AgentFailed(HaythamError, RuntimeError):

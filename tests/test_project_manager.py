@@ -117,6 +117,16 @@ def test_completing_twice_is_harmless(manager, project):
     assert os.listdir(manager.base_dir / "roof_gardens" / "outputs") == ["requirements_v1.md"]
 
 
+def test_a_rejected_session_is_not_completed(manager, project):
+    """A session that a person rejected cannot be completed, and nothing is written."""
+    session = manager.start_session("roof_gardens")["session_id"]
+    checkpoints = CheckpointManager(manager.base_dir)
+    checkpoints.save_user_feedback("roof_gardens", session, 1, reviewed=True, approved=False, action="rejected")
+    with pytest.raises(ValueError, match="found 'rejected'"):
+        manager.complete_session("roof_gardens", session, "content")
+    assert not (manager.base_dir / "roof_gardens" / "outputs").exists()
+
+
 @pytest.mark.parametrize("left", ["claim", "file"])
 def test_a_completion_that_a_crash_cut_short_goes_on(manager, project, monkeypatch, left):
     """A session killed after claiming its version, or after writing it, is completed by the same call with no gap."""

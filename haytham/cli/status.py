@@ -33,7 +33,7 @@ def status(here: Here, /, session_name: str | None) -> None:
       haytham status
       haytham status 9f3ac1 --json
     """
-    from haytham.cli.running import running  # noqa: PLC0415
+    from haytham.session.layout import session_lock  # noqa: PLC0415
     from haytham.standing import Standing  # noqa: PLC0415
 
     session = here.choose(session_name)
@@ -44,7 +44,8 @@ def status(here: Here, /, session_name: str | None) -> None:
     except HaythamError as error:
         _tell_the_rest(here, session, error)
         raise click.exceptions.Exit(INVALID) from None
-    runner = running(here, session)
+    owner = here.store.runner(session_lock(session.project_id, session.session_id))
+    runner = "" if owner is None else str(owner)
     following = None if runner else _next_step(here, session, standing, state)
     facts = {"status": state, "running": runner or None, "next": following, "phases": rows, "problems": []}
     over = f"it runs now: {runner}" if runner else f"the session is {state}"

@@ -87,8 +87,9 @@ class ProjectManager:
         self._project(project_id)
         session = Session(self._store, project_id, session_id)
         with self._store.lock(project_id):
-            manifest = session.read().manifest.value
-            if session.read().summary().status == "rejected":
+            summary = session.read().summary()
+            manifest = summary.manifest
+            if summary.status == "rejected":
                 raise InvalidValue(f"session {session_id}", "rejected", "a session that was not")
             if "closed" not in manifest:
                 manifest = self._close(session, data, metrics)

@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import shutil
-import socket
 import stat
 import threading
 from contextlib import contextmanager, nullcontext, suppress
@@ -19,11 +18,14 @@ from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.errors import InvalidValue, Locked, NotThere, Running
+from haytham.store.owner import HOST, NOBODY, read_owner
 from haytham.store.protocol import ANY, bytes_digest, check_expected, check_key, check_line, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+
+    from haytham.store.owner import Owner
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,6 @@ _TEMPORARY = ".haytham-"
 _LOCKS = ".locks"
 _ALL = ""
 _PATIENCE = 60.0
-_HOST = socket.gethostname()
 _POLL = 0.002
 _FRESH = 2.0
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -161,24 +162,32 @@ class FileStore:
         """
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
-        folder = f"{self._root}/{_LOCKS}/{check_key(name)}"
-        _make_folder(folder)
-        lock, note = FileLock(f"{folder}/.run", timeout=0), f"{folder}/.runner"
+        note = self._note(name)
+        _make_folder(note.rpartition("/")[0])
+        lock = FileLock(f"{note.rpartition('/')[0]}/.run", timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            raise Running(name, *_read_note(note)) from None
+            raise Running(name, str(read_owner(note) or NOBODY)) from None
         try:
-            owner = _read_note(note)
-            if owner[1] not in ("?", _HOST):
-                raise Running(name, *owner)
-            Path(note).write_text(f"{os.getpid()}\n{_HOST}\n{clock.now()}\n", encoding="utf-8")
+            owner = read_owner(note)
+            if owner is not None and not owner.is_here:
+                raise Running(name, str(owner))
+            Path(note).write_text(f"{os.getpid()}\n{HOST}\n{clock.now()}\n", encoding="utf-8")
             try:
                 yield
             finally:
                 _remove(note)
         finally:
             lock.release()
+
+    def runner(self, name: str) -> Owner | None:
+        """Who runs now, as far as can be told without taking the lock."""
+        owner = read_owner(self._note(name))
+        return owner if owner is not None and owner.lives else None
+
+    def _note(self, name: str) -> str:
+        return f"{self._root}/{_LOCKS}/{check_key(name)}/.runner"
 
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
@@ -234,15 +243,6 @@ class FileStore:
             return bytes_digest(self.read(key))
         except FileNotFoundError:
             return None
-
-
-def _read_note(path: str) -> tuple[str, str, str]:
-    """Process, host and time that the note beside a run lock says."""
-    try:
-        process, host, since, *_ = Path(path).read_text(encoding="utf-8").split("\n")
-    except (FileNotFoundError, ValueError):
-        return "?", "?", "?"
-    return process, host, since
 
 
 def _write_temporary(folder: str, data: bytes) -> str:

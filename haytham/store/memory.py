@@ -87,7 +87,7 @@ class MemoryStore:
         with self._guard:
             lock = self._runs.setdefault(check_key(name), threading.Lock())
         if not lock.acquire(blocking=False):
-            raise Running(name, "?", "this one", "?")
+            raise Running(name, "another runner of this process")
         try:
             yield
         finally:
