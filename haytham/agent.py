@@ -1,27 +1,35 @@
-"""What an agent is: whatever turns a Task into a Reply. Its file, the task it is given, and how it is found by name."""
+"""What an agent is: whatever turns a Task into a Reply. The task it is given, and how it is found by name."""
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from haytham.errors import AgentFailed, InvalidDocument, InvalidValue, Problem
+from haytham.errors import AgentFailed, InvalidValue
 from haytham.text import text_digest
-from haytham.yaml_text import InvalidYaml, load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from haytham.agent_file import AgentSpec
+
+Snapshot = Any  # a frozen session; what that is, rooms above this one know
 
 DEFAULT_MODEL = "worksheet"
-_FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_OURS = ("timeout", "retries", "sections")
+ENTRY_POINTS = "haytham.agents"
+_ADAPTERS = {
+    "worksheet": "haytham.agents.worksheet",
+    "human": "haytham.agents.human",
+    "python": "haytham.agents.function",
+    "command": "haytham.agents.command",
+    "replay": "haytham.agents.replay",
+}
 _MOST = 10**15
-Lines = dict[tuple[str | int, ...], int]
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,11 @@ class Previous:
 
 @dataclass(frozen=True)
 class Task:
-    """What an agent is asked. Its digest covers all that it is made of, and no time, model or memory."""
+    """What an agent is asked. Its digest covers all that it is made of, and no time, model, memory or state.
+
+    `request` is what a person asks for this time; `state` what the caller keeps with the session, as it is now; to
+    `tell` is to show a piece of the answer while it is being written.
+    """
 
     agent: str
     agent_file: str
@@ -74,7 +86,25 @@ class Task:
     before: Mapping[str, str] | None = None
     previous: Previous | None = None
     evidence: str = ""
+    request: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
     prompt: str = ""
+    history: TaskHistory | None = field(default=None, compare=False, repr=False)
+    tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    contract: Any = field(default=None, compare=False, repr=False)
+
+    def snapshot(self, label: str) -> Snapshot:
+        """Freeze the session as it is, under a label."""
+        return self._kept("take a snapshot").snapshot(label)
+
+    def operation(self, name: str) -> AbstractContextManager[Snapshot]:
+        """Do something that may go wrong: how the session was before is kept until it went well."""
+        return self._kept("begin an operation").operation(name)
+
+    def _kept(self, wanted: str) -> TaskHistory:
+        if self.history is None:
+            raise AgentFailed(f"cannot {wanted}: this task was given by nobody who keeps a history")
+        return self.history
 
     @cached_property
     def parts(self) -> dict[str, str]:
@@ -90,6 +120,8 @@ class Task:
             texts[f"changes wanted after attempt {self.previous.attempt}"] = wanted
         if self.evidence:
             texts["evidence"] = self.evidence
+        if self.request:
+            texts["input"] = self.request
         return {name: text_digest(text) for name, text in texts.items()}
 
     @cached_property
@@ -100,7 +132,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reply:
-    """What an agent answers: its text, and how it came to be."""
+    """What an agent answers: its text, and how it came to be; `state` is what it changes in the session's state."""
 
     text: str
     model: str | None = None
@@ -108,6 +140,7 @@ class Reply:
     output_tokens: int | None = None
     cost: float | None = None
     tools_used: tuple[str, ...] = ()
+    state: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no document could hold, while it is still the agent's own fault."""
@@ -121,14 +154,35 @@ class Reply:
             count = getattr(self, name)
             if count is not None and (type(count) is not int or not 0 <= count <= _MOST):
                 raise InvalidValue(f"reply: {name}", count, "a whole number, 0 or more")
+        if self.state is not None and not _is_plain_map(self.state):
+            raise InvalidValue("reply: state", self.state, "a map of text, finite numbers, lists and maps of them")
 
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text) if not text.isascii() else True
 
 
+def _is_plain_map(values: Any) -> bool:
+    """Whether values by name come back from JSON as they went in."""
+    try:
+        text = json.dumps(dict(values), allow_nan=False, ensure_ascii=False)
+        return _is_unicode(text) and bool(json.loads(text) == values)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
 def _is_line(text: object) -> bool:
     return isinstance(text, str) and bool(text) and text.isprintable()
+
+
+class TaskHistory(Protocol):
+    """What an agent reaches of its session's history."""
+
+    def snapshot(self, label: str) -> Snapshot:
+        """Freeze the session as it is, under a label."""
+
+    def operation(self, name: str) -> AbstractContextManager[Snapshot]:
+        """Keep how the session was until something went well."""
 
 
 class Agent(Protocol):
@@ -138,49 +192,35 @@ class Agent(Protocol):
         """Do the work."""
 
 
-@dataclass(frozen=True)
-class AgentSpec:
-    """What an agent's file says: which model, how long, how often, which sections are wanted; and its instructions."""
-
-    name: str
-    description: str
-    model: str | None
-    timeout: float
-    retries: int
-    sections: Mapping[str, str]
-    body: str
-
-
-def read_agent(name: str, text: str) -> AgentSpec:
-    """Read an agent's file: front matter, of which ours stands under `haytham:`, and instructions."""
-    found = _FRONT.match(text)
-    facts, lines = _front_matter(name, found[1] if found else "")
-    ours = _ours(name, facts, lines)
-    at = {key: lines.get(("haytham", key), 1) for key in _OURS}
-    return AgentSpec(
-        name=name,
-        description=str(facts.get("description") or ""),
-        model=_model(name, facts.get("model"), lines.get(("model",), 1)),
-        timeout=_seconds(name, ours.get("timeout", 600), at["timeout"]),
-        retries=_count(name, ours.get("retries", 2), at["retries"]),
-        sections=_sections(name, ours.get("sections"), at["sections"]),
-        body=text[found.end() :] if found else text,
-    )
-
-
 def find_agent(model: str) -> Agent:
     """The agent that a model string names; imported when it is named."""
-    kind, _, rest = model.partition(":")
-    adapters = {"worksheet": "haytham.agents.worksheet", "python": "haytham.agents.function"}
-    if kind not in adapters:
-        raise InvalidValue("model", model, "worksheet, python:module:function")
-    agent: Agent = import_module(adapters[kind]).open_agent(rest)
-    return agent
+    kind, colon, rest = model.partition(":")
+    if kind in _ADAPTERS:
+        agent: Agent = import_module(_ADAPTERS[kind]).open_agent(rest)
+        return agent
+    installed = _installed(kind)
+    if installed is not None:
+        return installed(rest)
+    if not colon or not kind or not rest:
+        raise InvalidValue("model", model, "worksheet, human, python:…, command:…, replay:DIR, or provider:model")
+    made: Agent = import_module("haytham.agents.llm").open_agent(model)
+    return made
+
+
+def _installed(kind: str) -> Callable[[str], Agent] | None:
+    """What somebody else's package gives for a kind of agent, by the entry point it names."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only where no kind of ours is named
+
+    for found in entry_points(group=ENTRY_POINTS, name=kind):
+        opener: Callable[[str], Agent] = found.load()
+        return opener
+    return None
 
 
 def runs_code(model: str) -> bool:
     """Whether a model string names code of this machine, which a session from elsewhere must not start."""
-    return model.partition(":")[0] != "worksheet"
+    kind = model.partition(":")[0]
+    return kind in ("python", "command") or (kind not in _ADAPTERS and _installed(kind) is not None)
 
 
 async def ask(agent: Agent, task: Task, spec: AgentSpec) -> Reply:
@@ -197,61 +237,4 @@ async def ask(agent: Agent, task: Task, spec: AgentSpec) -> Reply:
         return running.result()
     finally:
         running.cancel()
-
-
-def _front_matter(name: str, text: str) -> tuple[dict[str, Any], Lines]:
-    """The values of the front matter, and the line of each in the file."""
-    try:
-        facts, lines = load_yaml(text)
-    except InvalidYaml as error:
-        raise InvalidDocument([_problem(name, f"the front matter {error}", error.line + 1)]) from None
-    if not isinstance(facts, dict | None):
-        raise InvalidDocument([_problem(name, "the front matter is no map of keys and values")])
-    return facts or {}, {path: line + 1 for path, line in lines.items()}
-
-
-def _ours(name: str, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:
-    """What stands under `haytham:`: known keys only."""
-    ours = facts.get("haytham")
-    if not isinstance(ours, dict | None):
-        raise InvalidDocument([_problem(name, "haytham: is no map of keys and values", lines.get(("haytham",), 1))])
-    unknown = [key for key in ours or {} if key not in _OURS]
-    if unknown:
-        raise InvalidDocument([_unknown(name, str(key), lines.get(("haytham", str(key)), 1)) for key in unknown])
-    return ours or {}
-
-
-def _unknown(name: str, key: str, line: int) -> Problem:
-    near = difflib.get_close_matches(key, _OURS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(_OURS)}"
-    return _problem(name, f"haytham.{key}: is no key here; {hint}", line)
-
-
-def _sections(name: str, found: Any, line: int) -> dict[str, str]:
-    if not isinstance(found, dict | None):
-        raise InvalidDocument([_problem(name, f"haytham: sections: found {found!r}; allowed: headings: asked", line)])
-    return {str(heading): str(asked or "") for heading, asked in (found or {}).items()}
-
-
-def _model(name: str, value: Any, line: int) -> str | None:
-    if value in (None, "inherit"):
-        return None
-    if not isinstance(value, str):
-        raise InvalidDocument([_problem(name, f"model: found {value!r}; allowed: text", line)])
-    return value
-
-
-def _seconds(name: str, value: Any, line: int) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InvalidDocument([_problem(name, f"haytham: timeout: found {value!r}; allowed: seconds, above 0", line)])
-    return float(value)
-
-
-def _count(name: str, value: Any, line: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidDocument([_problem(name, f"haytham: retries: found {value!r}; allowed: 0, 1, 2 …", line)])
-    return value
-
-
-def _problem(name: str, message: str, line: int = 1) -> Problem:
-    return Problem(message, line, file=f"agents/{name}.md")
+        await asyncio.wait({running}, timeout=_PATIENCE)  # what it started is ended before it is asked again

@@ -110,7 +110,38 @@ class Running(HaythamError, TimeoutError):
 
 
 class AgentFailed(HaythamError, RuntimeError):
-    """An agent did not answer: it took too long, or ended itself."""
+    """An agent did not answer: it took too long, or ended itself.
+
+    `text`, tokens and cost are what it came to all the same; `retry` is whether asking again may help.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a failed call leaves behind
+        self,
+        message: str,
+        *,
+        text: str = "",
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cost: float | None = None,
+        retry: bool = True,
+    ) -> None:
+        self.text, self.retry = text, retry
+        self.input_tokens, self.output_tokens, self.cost = input_tokens, output_tokens, cost
+        super().__init__(message)
+
+
+class BrokenContract(AgentFailed):
+    """A reply that is not what was asked for, after it was sent back as often as allowed."""
+
+    def __init__(self, complaints: Sequence[str], text: str) -> None:
+        self.complaints = tuple(complaints)
+        listed = "".join(f"\n  {complaint}" for complaint in complaints)
+        super().__init__(f"the reply does not keep its contract:{listed}")
+        self.text, self.retry = text, False
+
+
+class BudgetReached(HaythamError, RuntimeError):
+    """A call that would go past a limit was not made."""
 
 
 class NotTrusted(HaythamError, PermissionError):
@@ -128,6 +159,23 @@ class WorkflowChanged(HaythamError, RuntimeError):
         said = "".join(f"\n  {change}" for change in changes)
         ways = "haytham resume --accept-workflow goes on with it, --keep-workflow with the session's own copy"
         super().__init__(f"the workflow in {origin} has changed:{said}\n{ways}")
+
+
+class HistoryOff(HaythamError, RuntimeError):
+    """A session keeps no snapshots."""
+
+    def __init__(self, name: str, wanted: str) -> None:
+        why = "its workflow says checkpointing.enabled: false"
+        super().__init__(f"cannot {wanted}: session {name} keeps no history, as {why}; change that in workflow.yaml")
+
+
+class BothChanged(HaythamError, RuntimeError):
+    """Documents that both sides of a merge have changed since they parted."""
+
+    def __init__(self, documents: Sequence[str]) -> None:
+        self.documents = tuple(documents)
+        listed = "".join(f"\n  {path}" for path in documents)
+        super().__init__(f"both sessions have changed these documents; nothing was merged:{listed}")
 
 
 class Locked(HaythamError, TimeoutError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from haytham.session.summary import Decision
     from haytham.workflow import Phase
 
-Step = Literal["rejected", "nothing", "run", "next attempt", "run again", "gate", "approved"]
+Step = Literal["rejected", "nothing", "run", "write", "next attempt", "run again", "gate", "approved"]
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,24 @@ def judge(facts: PhaseFacts) -> Verdict:
         return Verdict("rejected")
     if facts.left_out is not None:
         return Verdict("nothing", why=facts.left_out)
-    waiting = tuple(agent for agent in facts.phase.agents if not _is_done(facts, agent))
-    if waiting or facts.status != "completed":
-        return Verdict("run", waiting)
+    undone = tuple(agent for agent in facts.phase.agents if not _is_done(facts, agent))
+    if undone or facts.status != "completed":
+        return _judge_undone(facts, undone, feedback)
     if decision == "changes":
         return Verdict("next attempt", facts.phase.agents)
     return _judge_texts(facts, feedback)
+
+
+def _judge_undone(facts: PhaseFacts, undone: tuple[str, ...], feedback: Feedback | None) -> Verdict:
+    """Agents without a completed output run; where a person has to write first, or all others are done, they wait."""
+    unwritten = tuple(agent for agent in undone if _is_unwritten(agent, facts.outputs.get(agent), feedback))
+    if unwritten and facts.phase.run == "sequential":
+        ahead = undone[: undone.index(unwritten[0])]
+    else:
+        ahead = tuple(agent for agent in undone if agent not in unwritten)
+    if unwritten and not ahead:
+        return Verdict("write", unwritten, why="a person has to write it")
+    return Verdict("run", ahead)
 
 
 def _judge_texts(facts: PhaseFacts, feedback: Feedback | None) -> Verdict:
@@ -113,7 +125,7 @@ def is_stale(agent: str, output: Output, feedback: Feedback | None) -> bool:
 
 
 def _is_done(facts: PhaseFacts, agent: str) -> bool:
-    """Whether an agent has an output that is completed, or was repaired by a person.
+    """Whether an agent has an output that is completed, or that a person wrote: in the place of a failure, or at all.
 
     What lies in the phase's folder is of the present attempt: an earlier one was moved away.
     """
@@ -122,4 +134,11 @@ def _is_done(facts: PhaseFacts, agent: str) -> bool:
 
 
 def _is_good(output: Output) -> bool:
-    return output.status == "completed" or (output.status == "failed" and output.revised)
+    return output.status == "completed" or output.revised
+
+
+def _is_unwritten(agent: str, output: Output | None, feedback: Feedback | None) -> bool:
+    """Whether an output is the page that a person has yet to write on, laid out for the task as it is now."""
+    if output is None or output.status != "pending" or output.task is None:
+        return False
+    return not is_stale(agent, output, feedback)

@@ -11,20 +11,36 @@ from haytham.resource import resource
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
-    from haytham.agent import AgentSpec, Task
+    from haytham.agent import Task
+    from haytham.agent_file import AgentSpec
 
 
 def prompt(task: Task, spec: AgentSpec) -> str:
-    """What an agent reads."""
+    """What an agent reads; what its contract asks for stands where its file puts it, else behind the instructions."""
+    asked = "" if task.contract is None else task.contract.description()
+    instructions = _instructions(task, spec, asked)
+    shown = "" if asked and asked.strip() in instructions else asked
+    return _environment().get_template("prompt.md.j2").render(task=task, instructions=instructions, contract=shown)
+
+
+def repair_prompt(task: Task, text: str, complaints: list[str]) -> str:
+    """What an agent reads whose reply broke its contract: the same task, its reply, and what is wrong with it."""
+    return _environment().get_template("repair.md.j2").render(prompt=task.prompt, text=text, complaints=complaints)
+
+
+def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
+    """The body of an agent's file, drawn. One of another tool that is no template stands as it is."""
     from jinja2 import TemplateError  # noqa: PLC0415 - only where something is asked
 
+    values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": contract}
     try:
-        instructions = _environment().from_string(spec.body).render(task=task, idea=task.idea, phase=task.phase_name)
+        return _environment().from_string(spec.body).render(values).strip()
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if spec.is_foreign and isinstance(error, TemplateError):
+            return spec.body.strip()
         said = f"{type(error).__name__}: {error}"
         problem = Problem(said, getattr(error, "lineno", None) or 1, file=f"agents/{spec.name}.md")
         raise InvalidDocument([problem]) from None
-    return _environment().get_template("prompt.md.j2").render(task=task, instructions=instructions.strip())
 
 
 @lru_cache(maxsize=1)

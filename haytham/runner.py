@@ -8,29 +8,42 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
-from haytham.agent import DEFAULT_MODEL, ask, find_agent, read_agent, runs_code
-from haytham.errors import NotTrusted
-from haytham.prompt import prompt
+from haytham.agents.human import WaitsForPerson
+from haytham.calling import Caller, Ways
+from haytham.errors import AgentFailed, BudgetReached
+from haytham.keeping import Keeper, Kept
+from haytham.masking import masked
 from haytham.session.gate import Gate
 from haytham.session.layout import session_lock
+from haytham.session.page import UNWRITTEN, files, settle
+from haytham.session.state import InvalidState
+from haytham.snapshot.history import History
 from haytham.standing import Standing
 
 if TYPE_CHECKING:
-    from haytham.agent import AgentSpec, Reply, Task
+    from collections.abc import Mapping
+
+    from haytham.agent import Reply, Task
+    from haytham.agent_file import AgentSpec
+    from haytham.calling import Answer
     from haytham.event import Events
+    from haytham.session.reading import Reading
     from haytham.session.session import Session
     from haytham.standing import Place
     from haytham.workflow import Phase
 
-Status = Literal["completed", "waiting", "rejected", "failed"]
+Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
+Came = Literal["done", "failed", "refused", "unwritten"]
+_AS_USUAL = Ways()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: completed, or at which phase it waits, was rejected or failed, and which agents failed."""
+    """How a run ended: completed, or at which phase it waits, was rejected, failed or paused, and at which agents."""
 
     status: Status
     phase: Phase | None = None
@@ -48,20 +61,26 @@ class Runner:
         *,
         approve_as: str | None = None,
         may_run_code: bool = False,
-        backoff: float = 0.5,
+        ways: Ways = _AS_USUAL,
     ) -> None:
         self._session = session
         self._gate = Gate(session)
         self._events = events
         self._approve_as = approve_as
-        self._may_run_code = may_run_code
-        self._backoff = backoff
+        self._secrets = ways.secrets
+        self._caller = Caller(session, events, may_run_code=may_run_code, ways=ways)
+        self._history = History(session, events=events, may_run_code=may_run_code)
+        self._keeper = Keeper(self._history)
+        self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
 
-    async def run(self, *, by: str | None = None) -> Outcome:
-        """Go on until the session is completed, rejected, failed, or waits for a person."""
+    async def run(self, *, by: str | None = None, retry: int | None = None) -> Outcome:
+        """Go on until the session is completed, rejected, failed, or waits for a person; `retry` runs a phase again."""
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             try:
+                if retry is not None:
+                    self._keeper.before_again(retry, "retry")
+                    self._gate.retry(retry, by)
                 outcome = await self._loop(by)
             except asyncio.CancelledError:
                 self._events.emit("run_ended", status="stopped", phase=None)
@@ -72,15 +91,25 @@ class Runner:
     async def _loop(self, by: str | None) -> Outcome:
         self._gate.finish()
         self._session.catch_up()
+        self._keeper.begin()
+        self._caller.begin()
+        standing = self._look(by)
+        self._keeper.catch_up()
         while True:
-            standing = Standing(self._session.read())
-            self._tell_revisions(standing)
-            stamped = self._gate.stamp(by)
-            for number, said in stamped:
-                self._events.emit("decision", phase=number, decision=said, by=by)
-            outcome = await self._turn(Standing(self._session.read()) if stamped else standing)
+            outcome = await self._turn(standing)
             if outcome is not None:
                 return outcome
+            standing = self._look(by)
+
+    def _look(self, by: str | None) -> Standing:
+        """Where the session stands, once decisions made in an editor are bound to their texts."""
+        standing = Standing(self._session.read())
+        self._tell_revisions(standing)
+        stamped = self._gate.stamp(by)
+        for number, said in stamped:
+            self._events.emit("decision", phase=number, decision=said, by=by)
+            self._keeper.after_decision(number, said)
+        return Standing(self._session.read()) if stamped else standing
 
     def _tell_revisions(self, standing: Standing) -> None:
         """Record that a person revised a text, once, before the review of it is."""
@@ -96,11 +125,19 @@ class Runner:
     async def _turn(self, standing: Standing) -> Outcome | None:
         """Do the next thing; an outcome where that ends the run."""
         place = standing.next
+        if place is None or place.verdict.step != "gate":
+            self._keep_phase()
         if place is None:
+            self._keeper.at_end()
             return Outcome("completed")
         step, phase = place.verdict.step, place.facts.phase
         if step == "rejected":
             return Outcome("rejected", phase)
+        if step == "write":
+            why = f"{place.verdict.why}: {files(standing.reading, phase, place.verdict.agents)}"
+            return Outcome("waiting", phase, why, place.verdict.agents)
+        if step in ("next attempt", "run again"):
+            self._keeper.before_again(phase.number, place.verdict.why or step)
         if step == "next attempt":
             self._gate.next_attempt(phase.number)
             self._events.emit("attempt_started", phase=phase.number, attempt=place.facts.attempt + 1)
@@ -114,51 +151,68 @@ class Runner:
         if not _is_presented(place):
             self._gate.open(phase.number)
             self._events.emit("gate_opened", phase=phase.number, why=place.verdict.why)
+        self._keep_phase()
         if self._approve_as is None:
             return Outcome("waiting", phase, place.verdict.why)
         said = self._gate.answer(phase.number, "approved", by=self._approve_as, changes=[])
         self._events.emit("decision", phase=phase.number, decision=said, by=self._approve_as)
+        self._keeper.after_decision(phase.number, said)
         return None
+
+    def _keep_phase(self) -> None:
+        """Take the snapshot of a phase that has run: once its gate is open, where it has one."""
+        if self._ran is not None:
+            phase, done = self._ran
+            self._ran = None
+            self._keeper.after_phase(phase, done=done)
 
     async def _run_phase(self, standing: Standing, place: Place) -> Outcome | None:
         """Run agents of a phase, side by side or one after the other, and save how the phase stands then."""
         phase, started, begun = place.facts.phase, clock.now(), clock.ticks()
         self._events.emit("phase_started", phase=phase.number, name=phase.name, agents=list(place.verdict.agents))
         if phase.run == "sequential":
-            failed = await self._one_by_one(standing, phase, place.verdict.agents)
+            came = await self._one_by_one(standing, phase, place.verdict.agents)
         else:
-            failed = await self._side_by_side(standing, phase, place.verdict.agents)
-        self._save_phase(phase, failed, started, clock.ticks() - begun)
+            came = await self._side_by_side(standing, phase, place.verdict.agents)
+        refused = tuple(name for name, how in came.items() if how == "refused")
+        failed = tuple(name for name, how in came.items() if how == "failed")
+        if refused:
+            return Outcome("paused", phase, self._session.read().pause() or "", refused)
+        unwritten = settle(self._session, phase.number)
+        status = "failed" if failed else "in_progress" if unwritten else "completed"
+        self._save_phase(phase, status, failed, started, clock.ticks() - begun)
+        self._ran = phase, status == "completed"
         if failed:
+            self._keep_phase()
             return Outcome("failed", phase, f"{', '.join(failed)} failed", failed)
         return None
 
-    async def _one_by_one(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> tuple[str, ...]:
-        """Run agents one after the other, each on what those before it wrote; the one that failed, where one did."""
+    async def _one_by_one(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> dict[str, Came]:
+        """Run agents one after the other, each on what those before it wrote; how each came out, until one does not."""
+        came: dict[str, Came] = {}
         for name in agents:
             if name not in standing.place(phase.number).verdict.agents:
                 continue
-            if not await self._run_agent(*self._asked(standing, phase, name)):
-                return (name,)
+            came[name] = await self._run_agent(*self._asked(standing, phase, name))
+            if came[name] != "done":
+                break
             standing = Standing(self._session.read())
-        return ()
+        return came
 
-    async def _side_by_side(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> tuple[str, ...]:
-        """Run agents at the same time; those that failed. What ends the run ends all of them."""
+    async def _side_by_side(self, standing: Standing, phase: Phase, agents: tuple[str, ...]) -> dict[str, Came]:
+        """Run agents at the same time; how each came out. What ends the run ends all of them."""
         asked = [self._asked(standing, phase, name) for name in agents]
         try:
             async with asyncio.TaskGroup() as group:
                 running = [group.create_task(self._run_agent(task, spec)) for task, spec in asked]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return tuple(name for name, done in zip(agents, running, strict=True) if not done.result())
+        return {name: done.result() for name, done in zip(agents, running, strict=True)}
 
-    def _save_phase(self, phase: Phase, failed: tuple[str, ...], started: str, duration: float) -> None:
+    def _save_phase(self, phase: Phase, status: str, failed: tuple[str, ...], started: str, duration: float) -> None:
         reading = self._session.read()
         outputs = {name: document.value for name, document in reading.outputs(phase).items()}
-        before = reading.checkpoint(phase)
-        costs = {} if before is None else {row["agent_name"]: row["cost"] for row in before.value["ledger"]}
-        costs |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
+        costs = self._ledger_costs(reading, phase)
         rows = [
             {"agent_name": name, "status": outputs[name]["status"], "cost": costs.get(name)}
             for name in phase.agents
@@ -166,9 +220,9 @@ class Runner:
         ]
         modes = {"parallel": "parallel" if len(phase.agents) > 1 else "single", "sequential": "sequential_interactive"}
         facts: dict[str, Any] = {
-            "status": "failed" if failed else "completed",
+            "status": status,
             "started": started,
-            "completed": None if failed else clock.now(),
+            "completed": clock.now() if status == "completed" else None,
             "duration": round(duration, 3),
             "retry_count": reading.attempt(phase) - 1,
             "execution_mode": modes[phase.run],
@@ -176,53 +230,70 @@ class Runner:
         if failed:
             facts["errors"] = [f"{name}: {outputs[name].get('error_message') or 'failed'}" for name in failed]
         self._session.save_checkpoint(phase.number, facts, rows)
-        self._events.emit("phase_ended", phase=phase.number, status=facts["status"])
+        self._events.emit("phase_ended", phase=phase.number, status=status)
+
+    def _ledger_costs(self, reading: Reading, phase: Phase) -> dict[str, float | None]:
+        """What each agent of a phase has cost in this attempt: as the spend file says, else as it was told."""
+        before, attempt = reading.checkpoint(phase), reading.attempt(phase)
+        known = {} if before is None else {row["agent_name"]: row["cost"] for row in before.value["ledger"]}
+        known |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
+        return known | reading.account().costs(phase.number, attempt)
 
     def _asked(self, standing: Standing, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
         """What an agent is asked, and by which of its rules; on record from now on where it has written nothing yet."""
-        spec = read_agent(name, standing.agent_file(name))
-        task = standing.task(phase, name)
-        task = replace(task, prompt=prompt(task, spec))
+        task, spec = standing.asked(phase, name, self._session.state())
+        task = replace(task, history=Kept(self._history), tell=partial(self._tell, phase.number, name))
         if name not in standing.place(phase.number).facts.outputs:
             self._session.save_task(phase.number, task)
         return task, spec
 
-    async def _run_agent(self, task: Task, spec: AgentSpec) -> bool:
-        """Ask an agent, as often as its file allows, and store what it answers the moment it is there."""
+    def _tell(self, phase: int, agent: str, text: str) -> None:
+        """Show a piece of an answer while it is being written; it is not kept before it is whole."""
+        self._events.emit("agent_text", keep=False, phase=phase, agent=agent, text=text)
+
+    async def _run_agent(self, task: Task, spec: AgentSpec) -> Came:
+        """Ask an agent, and store what it answers the moment it is there; how that came out."""
         begun = clock.ticks()
         try:
-            reply = await self._ask(task, spec)
-        except NotTrusted:
-            raise
-        except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
-            return not self._store(task, _failed(error), "", clock.ticks() - begun)
-        if self._store(task, _completed(reply), reply.text, clock.ticks() - begun):
-            self._costs[task.phase, task.agent] = reply.cost
-            tokens = [reply.input_tokens, reply.output_tokens]
-            self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=reply.cost)
-        return True
+            answer = await self._caller.ask(task, spec)
+        except BudgetReached as reached:
+            self._events.emit("budget_reached", phase=task.phase, agent=task.agent, why=str(reached))
+            return "refused"
+        except WaitsForPerson as waits:
+            self._events.emit("person_asked", phase=task.phase, agent=task.agent)
+            stored = self._store(task, UNWRITTEN, waits.outline, clock.ticks() - begun)
+            return "unwritten" if stored else "done"
+        seconds = clock.ticks() - begun
+        if answer.reply is None or answer.error is not None:
+            return self._fail(task, answer, seconds)
+        try:
+            stored = self._store(
+                task, _completed(answer, answer.reply), answer.reply.text, seconds, state=answer.reply.state
+            )
+        except InvalidState as error:  # sound by itself, and too much for the state as it is now
+            return self._fail(task, replace(answer, error=error), seconds)
+        if stored:
+            self._costs[task.phase, task.agent] = answer.reply.cost if answer.is_free else answer.cost
+            tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
+            self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
+            self._keeper.after_agent(task.phase, task.agent, wanted=spec.runtime.get("checkpoint"))
+        return "done"
 
-    async def _ask(self, task: Task, spec: AgentSpec) -> Reply:
-        model = spec.model or self._session.read().manifest.value.get("model") or DEFAULT_MODEL
-        if runs_code(model) and not self._may_run_code:
-            raise NotTrusted(task.agent, model)
-        agent = find_agent(model)
-        for left in range(spec.retries, -1, -1):
-            self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
-            try:
-                return await ask(agent, task, spec)
-            except Exception as error:
-                said = str(error) or type(error).__name__
-                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=left)
-                if not left:
-                    raise
-                await asyncio.sleep(self._backoff * 2 ** (spec.retries - left))
-        raise AssertionError("an agent is asked at least once")
+    def _fail(self, task: Task, answer: Answer, seconds: float) -> Came:
+        """Store that an agent failed, with its last words, and how far the session came."""
+        error = answer.error or AgentFailed("it did not answer")
+        said = str(getattr(error, "text", ""))
+        stored = self._store(task, _failed(answer, error, self._secrets), _plain(said), seconds)
+        self._costs[task.phase, task.agent] = answer.cost
+        self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
+        return "failed" if stored else "done"
 
-    def _store(self, task: Task, facts: dict[str, Any], text: str, duration: float) -> bool:
+    def _store(
+        self, task: Task, facts: dict[str, Any], text: str, duration: float, *, state: Mapping[str, Any] | None = None
+    ) -> bool:
         """Store how an agent came out; whether it was: a person may have written in its place meanwhile."""
         facts = {"task": task.digest, "duration": round(duration, 3), **facts}
-        stored = self._gate.store_output(task, facts, text)
+        stored = self._gate.store_output(task, facts, text, state)
         if not stored:
             self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why="a person has written there")
         return stored
@@ -237,24 +308,26 @@ def _is_presented(place: Place) -> bool:
     return all(feedback.tasks.get(agent) == due for agent, due in known.items())
 
 
-def _completed(reply: Reply) -> dict[str, Any]:
+def _completed(answer: Answer, reply: Reply) -> dict[str, Any]:
     return {
         "status": "completed",
         "model": reply.model,
-        "input_tokens": reply.input_tokens,
-        "output_tokens": reply.output_tokens,
+        "input_tokens": answer.tokens("input_tokens"),
+        "output_tokens": answer.tokens("output_tokens"),
         "tools_used": list(reply.tools_used),
     }
 
 
-def _failed(error: Exception) -> dict[str, Any]:
-    nothing = dict.fromkeys(("model", "input_tokens", "output_tokens", "tools_used"))
+def _failed(answer: Answer, error: Exception, secrets: tuple[str, ...]) -> dict[str, Any]:
     return {
         "status": "failed",
-        **nothing,
+        "model": answer.model,
+        "input_tokens": answer.tokens("input_tokens"),
+        "output_tokens": answer.tokens("output_tokens"),
+        "tools_used": None,
         "error_type": type(error).__name__,
-        "error_message": _plain(str(error)) or type(error).__name__,
-        "stack_trace": _plain("".join(traceback.format_exception(error))),
+        "error_message": masked(_plain(str(error)), secrets) or type(error).__name__,
+        "stack_trace": masked(_plain("".join(traceback.format_exception(error))), secrets),
     }
 
 

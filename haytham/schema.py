@@ -7,28 +7,35 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import Any
 
 _LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?\Z", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
+_MONEY = re.compile(r"\d{1,12}(?:\.\d{1,6})?\Z", re.ASCII)
 _SILENT = frozenset({"$schema", "title", "description"})
+_MOST_FOUND = 4096
 
 
 def surely_satisfies(schema: Mapping[str, Any], value: Any) -> bool:
     """Whether a value satisfies a schema beyond doubt: every keyword is known here, and says yes."""
-    for keyword, rule in schema.items():
-        look = _LOOKS.get(keyword)
-        if look is not None:
-            if not look(rule, value, schema):
-                return False
-        elif keyword not in _SILENT and not keyword.startswith("x-"):
-            return False
-    return True
+    looks = _looks(schema)
+    return looks is not None and all(look(rule, value, schema) for look, rule in looks)
+
+
+def _looks(schema: Mapping[str, Any]) -> list[tuple[Look, Any]] | None:
+    """How to look at a value for each keyword of a schema, found once; None where a keyword is not known here."""
+    known = _FOUND.get(id(schema))
+    if known is None or known[0] is not schema:
+        spoken = [keyword for keyword in schema if keyword not in _SILENT and not keyword.startswith("x-")]
+        is_known = all(keyword in _LOOKS for keyword in spoken)
+        found = [(_LOOKS[keyword], schema[keyword]) for keyword in spoken] if is_known else None
+        if len(_FOUND) >= _MOST_FOUND:
+            _FOUND.clear()
+        known = _FOUND[id(schema)] = schema, found
+    return known[1]
 
 
 def has_format(name: str, value: object) -> bool:
@@ -59,7 +66,7 @@ def _is_number(value: object) -> bool:
 
 
 def _has_type(rule: Any, value: Any, _schema: Mapping[str, Any]) -> bool:
-    return any(_TYPES[name](value) for name in ([rule] if isinstance(rule, str) else rule))
+    return _TYPES[rule](value) if isinstance(rule, str) else any(_TYPES[name](value) for name in rule)
 
 
 def _has_known_keys(rule: Any, value: Any, schema: Mapping[str, Any]) -> bool:
@@ -87,6 +94,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "digest": lambda text: _DIGEST.match(text) is not None,
     "time": _is_time,
     "json": _is_json,
+    "money": lambda text: _MONEY.match(text) is not None,
 }
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
@@ -97,7 +105,9 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-_LOOKS: dict[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
+Look = Callable[[Any, Any, Mapping[str, Any]], bool]
+_FOUND: dict[int, tuple[Mapping[str, Any], list[tuple[Look, Any]] | None]] = {}
+_LOOKS: dict[str, Look] = {
     "type": _has_type,
     "enum": lambda rule, value, _: isinstance(value, str) and value in rule,
     "format": lambda rule, value, _: rule in _FORMATS and has_format(rule, value),

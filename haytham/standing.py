@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from haytham.agent_file import read_agent
 from haytham.errors import InvalidDocument, Problem
 from haytham.progress import Feedback, Output, PhaseFacts, Verdict, is_stale, judge
+from haytham.prompt import prompt
 from haytham.session.tasks import Tasks
 from haytham.text import text_digest
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from haytham.agent import Task
+    from haytham.agent_file import AgentSpec
     from haytham.session.reading import Reading
     from haytham.workflow import Phase
 
@@ -58,6 +61,12 @@ class Standing:
     def task(self, phase: Phase, agent: str) -> Task:
         """The task that an agent would get now."""
         return self._tasks.task(phase, agent)
+
+    def asked(self, phase: Phase, agent: str, state: Mapping[str, Any]) -> tuple[Task, AgentSpec]:
+        """What an agent is asked now, to the letter, and by which of its rules."""
+        spec = read_agent(agent, self.agent_file(agent))
+        task = replace(self.task(phase, agent), state=state, contract=self._tasks.contract(spec))
+        return replace(task, prompt=prompt(task, spec)), spec
 
     def agent_file(self, agent: str) -> str:
         """The text of an agent's file."""

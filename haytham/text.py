@@ -17,8 +17,9 @@ def difference(before: str, after: str, name: str = "text") -> str:
 
     if before == after:
         return ""
-    lines = unified_diff(before.split("\n"), after.split("\n"), f"{name} before", f"{name} now", lineterm="")
-    return "\n".join(lines)
+    ended = all(text.endswith("\n") for text in (before, after) if text)  # a last line end begins no line
+    old, new = ((text[:-1] if ended else text).split("\n") if text else [] for text in (before, after))
+    return "\n".join(unified_diff(old, new, f"{name} before", f"{name} now", lineterm=""))
 
 
 def counted(diff: str) -> tuple[int, int]:

@@ -1,18 +1,20 @@
-"""A workflow: phases, what each needs, and modes. Data, never code; frozen once it is read.
+"""A workflow: phases, what each needs, modes, and the policy of its history. Data, never code; frozen once it is read.
 
-A workflow lies in a folder: `workflow.yaml`, and `agents/<name>.md` for each agent. A session keeps a copy of all of
-them, named by their digest, and goes on with it whatever becomes of the folder.
+A workflow lies in a folder: `workflow.yaml`, `agents/<name>.md` for each agent, and `contracts/<name>.json` for what
+replies must hold where no shipped contract says it. A session keeps a copy of all of them, named by their digest, and
+goes on with it whatever becomes of the folder.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
+from haytham.policy import Limits, Policy, read_limits, read_policy
 from haytham.resource import resource
 from haytham.schema import surely_satisfies
 from haytham.text import text_digest
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
 FILE = "workflow.yaml"
 Path = tuple[str | int, ...]
 AGENTS = "agents"
+CONTRACTS = "contracts"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it builds on."""
+    """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it builds on.
+
+    `checkpoint` says whether a snapshot is taken after it; None leaves that to the policy.
+    """
 
     number: int
     name: str
@@ -40,6 +46,7 @@ class Phase:
     run: str
     review: str
     when: str | None
+    checkpoint: bool | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +57,8 @@ class Workflow:
     phases: tuple[Phase, ...]
     modes: Mapping[str, tuple[int, ...]]
     digest: str
+    policy: Policy = field(default_factory=Policy)
+    limits: Limits = field(default_factory=Limits)
 
     def mode_phases(self, mode: str) -> tuple[Phase, ...]:
         """The phases of a mode, in order."""
@@ -120,8 +129,8 @@ def folder_files(folder: FilePath) -> dict[str, bytes]:
     """The files of a workflow in a folder, by name."""
     if not (folder / FILE).is_file():
         raise NotThere("workflow", str(folder / FILE))
-    agents = sorted((folder / AGENTS).glob("*.md"))
-    return {FILE: (folder / FILE).read_bytes(), **{agent_file(path.stem): path.read_bytes() for path in agents}}
+    paths = [*sorted((folder / AGENTS).glob("*.md")), *sorted((folder / CONTRACTS).glob("*.json"))]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in (folder / FILE, *paths)}
 
 
 @lru_cache(maxsize=64)
@@ -134,7 +143,8 @@ def read_workflow(data: bytes, *, file: str) -> Workflow:
     faults = [Problem(message, lines.get(path, 1), label=_dotted(path), file=file) for path, message in wrong]
     if faults:
         raise InvalidDocument(faults)
-    return Workflow(facts["name"], phases, modes, text_digest(json.dumps(facts, sort_keys=True)))
+    digest, policy = text_digest(json.dumps(facts, sort_keys=True)), read_policy(facts.get("checkpointing", {}))
+    return Workflow(facts["name"], phases, modes, digest, policy, read_limits(facts.get("budget", {})))
 
 
 def _phase(about: Mapping[str, Any]) -> Phase:
@@ -147,6 +157,7 @@ def _phase(about: Mapping[str, Any]) -> Phase:
         run=about.get("run", "parallel"),
         review=about.get("review", "required"),
         when=about.get("when"),
+        checkpoint=about.get("checkpoint"),
     )
 
 

@@ -14,6 +14,7 @@ from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: 
 _HANDLER = YAMLHandler()
 _UNFOLDED = 2**30
 _LARGEST_FOR_C = 8 * 1024
+_TRIPPED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # on values like 2024-13-45
 
 Path = tuple[str | int, ...]
 
@@ -55,7 +56,9 @@ def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
 
     try:
         return _HANDLER.load(text, Loader=open_loader), made[0].lines
-    except (yaml.YAMLError, RecursionError) as error:
+    except InvalidYaml:
+        raise
+    except (yaml.YAMLError, RecursionError, *_TRIPPED) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
         raise InvalidYaml(f"is not valid YAML: {reason}", 1 if mark is None else mark.line + 1) from None

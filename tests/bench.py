@@ -14,9 +14,10 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from random import choice
 from statistics import median
 
-from haytham import CheckpointManager, FileStore, ProjectManager, Session
+from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
 from haytham.event import Events
 from haytham.runner import Runner
 from haytham.session import shelf
@@ -28,6 +29,7 @@ PHASES = range(1, 8)
 AGENT = "agent"
 LINE = "A line of an output, as long as lines are, and one of a good many.\n"
 SMALL, LARGE = 5_000, 5_000_000
+WORDS = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split()
 HAYTHAM = str(Path(sys.executable).with_name("haytham"))
 
 
@@ -44,6 +46,7 @@ def main():
             bench_growth(small, large, when)
         bench_commands(Path(folder) / "commands")
         bench_runner(Path(folder) / "runner")
+        bench_history(Path(folder) / "history")
 
 
 # The rows.
@@ -94,6 +97,26 @@ def bench_runner(base):
     floor = (seconds(lambda: replace(files)) + seconds(lambda: append(base / "floor", lines))) / len(ends)
     tell("runner, a phase with an instant agent", median(spans), floor, 4)
     tell("runner, the last 10 of 50 phases beside the first 10", median(spans[-10:]), median(spans[:10]), 1)
+
+
+def bench_history(base):
+    """Snapshots beside the durable writes that each of them does, and the bytes they take beside plain copies."""
+    few, many = history_of(base / "few", snapshots=10), history_of(base / "many", snapshots=1000)
+    time.sleep(2.5)
+    few.take(), many.take()  # what was looked at once is known from now on
+    floor = replaced_by(lambda: take_changed(few))
+    row("take after one changed file", 3, lambda: take_changed(few), lambda: replace(floor))
+    row("take, 1,000 snapshots beside 10", 1, lambda: take_changed(many), lambda: take_changed(few))
+    names = iter(range(10_000))
+    tree = written_by_a_fork(few, next(names))
+    row("fork", 1.5, lambda: few.fork(name=f"fork{next(names)}"), lambda: write_tree(base, tree), calls=30)
+    many.list()
+    heads = [str(path) for path in base.glob("many/*/history/snapshots/*/*/*.md")]
+    row("list of 1,000", 1.5, many.list, lambda: scan_heads(heads), calls=20)
+    for snapshots, least in ((1, 50), (20, 85)):
+        plain, stored = disk_use(base / f"disk{snapshots}", snapshots)
+        what, saved = f"disk, {snapshots} of ten 7 KB outputs, bytes", 1 - stored / plain
+        print(f"{what:<58}{stored:>10}{plain:>10}{saved:>8.1%}{least:>6}%")
 
 
 def row(what, aim, measured, floor, *, calls=CALLS):
@@ -173,6 +196,58 @@ def workflow_session(base, *, phases):
     return session
 
 
+def prose(size):
+    """Text that compresses as prose does: words of many lengths, none twice in a row."""
+    return " ".join(choice(WORDS) for _ in range(size // 6))  # noqa: S311 - no secret
+
+
+NOTES = prose(3000)
+
+
+def history_of(base, *, snapshots):
+    """The history of a session of some thirty documents."""
+    manager = CheckpointManager(base)
+    manager.create_session(*SESSION, "user", execution_mode="full")
+    for phase in PHASES:
+        for agent in ("a", "b", "c"):
+            manager.save_agent_output(*SESSION, phase, agent, prose(7000), duration=1.0)
+        save_checkpoint(manager, phase=phase)
+    history = History(Session(FileStore(base), *SESSION))
+    for _ in range(snapshots):
+        take_changed(history)
+    return history
+
+
+def take_changed(history):
+    """Change a file by hand, then freeze the session."""
+    path = history.session.store.base / history.session.prefix / "notes.md"
+    path.write_text(f"{NOTES} {secrets.token_hex(8)}\n", encoding="utf-8")
+    history.take()
+
+
+def written_by_a_fork(history, number):
+    """The files of a fork by folder, and the two that its history has more of."""
+    child = history.fork(name=f"fork{number}")
+    folder = child.store.base / child.prefix
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    more = [prose(600).encode(), prose(3000).encode()]
+    return [(path.parent.relative_to(folder).as_posix(), path.read_bytes()) for path in files], more
+
+
+def disk_use(base, snapshots):
+    """The bytes of plain copies, and of the history, of a session with ten outputs of 7 KB, one changed each time."""
+    manager = CheckpointManager(base)
+    manager.create_session(*SESSION, "user", execution_mode="full")
+    for at in range(10):
+        manager.save_agent_output(*SESSION, at % 7 + 1, f"agent_{at}", prose(7000), duration=1.0)
+    history, plain = History(Session(FileStore(base), *SESSION)), 0
+    for at in range(snapshots):
+        if at:
+            manager.save_agent_output(*SESSION, at % 7 + 1, f"agent_{at % 7}", prose(7000), duration=1.0)
+        plain += history.take().raw
+    return plain, sum(path.stat().st_size for path in base.glob("*/history/**/*") if path.is_file())
+
+
 # The floor.
 
 
@@ -204,6 +279,33 @@ def replace(files):
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
+
+
+def write_tree(base, tree):
+    """Put files into new folders, each to stay, with one sync a folder; and two files more."""
+    files, more = tree
+    top = base / f"floor-{secrets.token_hex(8)}"
+    for folder in sorted({folder for folder, _ in files}):
+        (top / folder).mkdir(parents=True, exist_ok=True)
+    for at, (folder, data) in enumerate(files):
+        file = os.open(top / folder / str(at), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        os.write(file, data)
+        os.fsync(file)
+        os.close(file)
+    for folder in {top.parent, top, *(top / folder for folder, _ in files)}:
+        handle = os.open(folder, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    replace([(str(base), data) for data in more])
+
+
+def scan_heads(paths):
+    """Read the lines of each record up to its table."""
+    for path in paths:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - the least there is
+            for line in file:
+                if line.startswith("## Documents"):
+                    break
 
 
 def append(path, lines):

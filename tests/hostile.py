@@ -138,9 +138,14 @@ def _optional_groups(kind):
     return list(groups.values())
 
 
+money = st.integers(0, 10**9).map(lambda micros: f"{micros / 1_000_000:.6f}") | st.just("0")
+
+
 def field_values(about):
     """Values that a field's schema allows."""
-    kinds = about.get("type", [])
+    if "type" not in about:
+        return plain_values
+    kinds = about["type"]
     kinds = [kinds] if isinstance(kinds, str) else kinds
     return st.one_of([_of_type(kind, about) for kind in kinds])
 
@@ -162,7 +167,7 @@ def _of_type(kind, about):  # noqa: PLR0911 - one return a type
         return st.fixed_dictionaries({name: field_values(cell) for name, cell in about["properties"].items()})
     if kind == "object":
         return st.dictionaries(texts, plain_values, max_size=3)
-    return {"line": lines, "time": times, "digest": digests, "json": plain_values.map(json.dumps)}.get(
+    return {"line": lines, "time": times, "digest": digests, "json": plain_values.map(json.dumps), "money": money}.get(
         about.get("format"), texts
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from haytham.document.kind import load_kind
 from haytham.document.render import render
+from haytham.session.state import EMPTY, flat
 from haytham.text import text_digest
 
 HERE = Path(__file__).parent / "golden"
@@ -129,9 +130,53 @@ TASK = {
     "parts": [{"part": "idea", "digest": text_digest("x")}, {"part": "agent file", "digest": text_digest("y")}],
     "prompt": "Expand the idea.\n\n# The idea\n\nA marketplace for rooftop gardens.\n",
 }
+STATE = {
+    "task.current": "Compare three wards",
+    "task.status": "in_progress",
+    "task.progress": 0.4,
+    "mailbox.last_processed": "message-17",
+    "mailbox.pending": ["message-18", {"from": "ann", "text": "Which city?"}],
+    "context.goals": ["Find one paying ward"],
+    "context.constraints": ["No more than $500", "Before 2025"],
+    "context.decisions": ["Nurses first"],
+    "memory.short_term": {"last question": "Who pays?", "asked": 2},
+    "memory.session": {"tone": "plain", "cities": ["Leeds", "York"]},
+    "fields.collected": {"budget": 500, "city": None},
+    "fields.required": [{"name": "budget", "type": "number"}, "city"],
+    "summary": "Two wards were compared.\n\nThe third is *next*.",
+}
+SNAPSHOT = {
+    "id": "20241124-100200000-9f3ac1",
+    "number": 12,
+    "kind": "phase",
+    "parent": "20241124-100000000-51be07",
+    "project": "project-123",
+    "session": "session-456",
+    "user": "user-789",
+    "status": "waiting",
+    "phase": 1,
+    "step": 3,
+    "label": "before the interviews",
+    "approval": "phase 1, attempt 2",
+    "time": LATER,
+    "workflow": MANIFEST["workflow"],
+    "metadata": {"ticket": "A-7", "tries": [1, 2]},
+    "folders": ["phase_2_market_research"],
+    "documents": [
+        {"path": "phase_1_concept/a | b.md", "size": 0, "digest": "sha256:" + "7" * 64},
+        {"path": "session_manifest.md", "size": 1234, "digest": "sha256:" + "8" * 64},
+    ],
+    "raw": 1234,
+    "added": 410,
+}
 OUTPUT_SHOWN = {"phase": "1 - Concept Expansion", "agent_title": "Concept Expansion"}
 
 GOLDEN = {
+    ("snapshot", "phase"): (SNAPSHOT, {}),
+    ("session_manifest", "fork"): (
+        {**MANIFEST, "forked_from": "session-123", "fork_point": SNAPSHOT["id"], "purpose": "Try nurses first."},
+        MANIFEST_SHOWN,
+    ),
     ("agent_output", "completed"): (OUTPUT, OUTPUT_SHOWN),
     ("agent_output", "failed"): (
         {
@@ -202,6 +247,22 @@ GOLDEN = {
         {**MANIFEST_SHOWN, "status": "completed", "can_resume": False},
     ),
     ("task", "plain"): (TASK, {"agent_title": "Concept Expansion"}),
+    ("state", "plain"): (STATE, {}),
+    ("state", "empty"): (flat(EMPTY), {}),
+    ("state", "hostile"): (
+        {
+            **STATE,
+            "task.current": "## Mailbox\n- Last Processed: x",
+            "task.progress": {"done": [1, None, True], "of": 1.0},
+            "mailbox.last_processed": "-",
+            "mailbox.pending": [None],
+            "context.goals": ["", "-", None, "null", "`a`", "- a | b", [], {}],
+            "context.constraints": ["1", 1, "true", True],
+            "memory.short_term": {"": None, "a: b": "-", "## Goals": {"`": "|"}},
+            "summary": "## Context Summary\n" + HOSTILE,
+        },
+        {},
+    ),
     ("project", "plain"): (PROJECT, {}),
     ("project", "hostile"): (
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+from haytham.calling import Ways
 from haytham.event import Events
 from haytham.runner import Runner
 from haytham.session import Session
@@ -13,6 +14,8 @@ from haytham.session.layout import EVENTS
 from haytham.standing import Standing
 from haytham.store import FileStore
 from haytham.workflow import FILE, WorkflowFiles
+
+AT_ONCE = Ways(backoff=0)
 
 WORKFLOW = """
 name: small
@@ -83,7 +86,8 @@ class Desk:
         """Run until something ends it; status and phase of that."""
         session = session or self.session
         events = Events(session.store, session.prefix + EVENTS)
-        outcome = asyncio.run(Runner(session, events, may_run_code=True, backoff=0, **given).run(by=by))
+        given = {"ways": AT_ONCE, **given}
+        outcome = asyncio.run(Runner(session, events, may_run_code=True, **given).run(by=by))
         return outcome.status, outcome.phase.number if outcome.phase else None
 
     def approve(self, number, comments=""):

@@ -17,7 +17,8 @@ from haytham import __version__
 from haytham.cli.root import root
 
 COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
-COMMANDS += ["retry", "validate", "doctor", "init"]
+COMMANDS += ["retry", "validate", "doctor", "init", "checkpoints", "snapshot", "restore", "recover", "fork", "diff"]
+COMMANDS += ["merge", "discard", "pin", "unpin", "delete", "prune", "verify", "cost", "agents", "prompt"]
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +165,24 @@ def test_the_only_session_is_meant_else_the_only_one_that_waits(here):
     answer = haytham("approve", cwd=here)
     assert (answer.code, first in haytham("list", cwd=here).out) == (0, True)
     assert haytham("resume", cwd=here).code == 2
+
+
+def test_a_folder_with_nothing_in_it_is_no_session(here):
+    """What a start that was killed left behind, folders without a document, is neither listed nor chosen."""
+    (session_folder(here).parent / "begun" / "phase_1_concept").mkdir(parents=True)
+    assert "begun" not in haytham("list", cwd=here).out
+    assert haytham("approve", cwd=here).code == 0
+
+
+def test_a_folder_of_a_strange_name_hides_no_session(here):
+    """A name that no project can have is passed over, one that no session can have is told; the others are there."""
+    (here / "projects" / "we\\ird").mkdir()
+    first, strange = session_folder(here), session_folder(here).parent / "o\\dd"
+    strange.mkdir()
+    answer = haytham("list", cwd=here)
+    assert (answer.code, answer.out.splitlines()[-1].split()) == (6, ["rain_barrels/o\\dd", "unreadable"])
+    assert haytham("status", cwd=here).code == 0
+    assert haytham("checkpoints", first.name, cwd=here).code == 0
 
 
 def test_a_session_is_named_by_any_unique_part_of_its_id(here):

@@ -73,7 +73,10 @@ def ended(child):
 
 def test_a_decision_in_the_editor_counts(here):
     """`review` opens outputs first and the feedback last; what is set there is stamped with who, on the edited text."""
-    turn = [(FEEDBACK, "Approved: -", "Approved: true"), ("concept_expansion.md", "Lend", "Lease")]
+    turn = [
+        (FEEDBACK, "Approved: -", "Approved: true"),
+        ("concept_expansion.md", "\n## Problem\n", "\n## The problem\n"),
+    ]
     answer = haytham("review", cwd=here, EDITOR=editor(here, turn))
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == "phase 1: approved with changes, +1 -1 by ann\n"
@@ -147,7 +150,7 @@ def test_the_prompt_shows_and_takes_answers(here):
     child.expect("what is to change")
     child.sendline("Name one city")
     child.expect("what changed since the last review")
-    child.expect(r"\+Name one city")
+    child.expect(r"\r\n\+[^\r]*Name one city")
     child.expect("phase 1:")
     child.sendline("a")
     child.expect(r"phase 2:.*\[q\]uit")
@@ -178,7 +181,11 @@ def test_reject_at_the_prompt_ends_the_session(here):
 
 def test_edit_at_the_prompt_decides_or_asks_again(here):
     """The editor at the prompt: nothing decided there asks again, a failing editor is told, a decision goes on."""
-    turns = editor(here, [("concept_expansion.md", "Lend", "Lease")], [(FEEDBACK, "Approved: -", "Approved: true")])
+    turns = editor(
+        here,
+        [("concept_expansion.md", "\n## Problem\n", "\n## The problem\n")],
+        [(FEEDBACK, "Approved: -", "Approved: true")],
+    )
     child = terminal(here, "resume", EDITOR=turns)
     for _ in range(2):
         child.expect(r"\[q\]uit")

@@ -155,13 +155,14 @@ def test_a_failed_agent_is_named_and_runs_again_alone(here):
 
 def test_the_model_of_a_run_holds_until_it_is_changed(here):
     """What was given with `run --model` holds for `resume`, and `resume --model` changes it."""
-    process("run", IDEA, "--model", "python:agents_of_mine:write", cwd=here)
+    workflow(here, ["one", "two", "three"])
+    process("run", IDEA, "--workflow", "mine", "--model", "python:agents_of_mine:write", cwd=here)
     process("approve", cwd=here)
     process("resume", cwd=here)
-    assert process("show", "2", "market_intelligence", cwd=here).out == "market_intelligence, attempt 1\n"
+    assert process("show", "2", "two", cwd=here).out == "two, attempt 1\n"
     process("approve", cwd=here)
     process("resume", "--model", "worksheet", cwd=here)
-    assert process("show", "3", "niche_decision", cwd=here).out.startswith("# Niche Selection")
+    assert process("show", "3", "three", cwd=here).out.startswith("# Three")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -209,6 +210,7 @@ def test_the_console_script_finds_agents_in_the_folder(here):
     script = Path(command()[0]).with_name("haytham")
     if not script.exists():
         pytest.skip("not installed as a script")
-    words = [script, "run", IDEA, "--model", "python:agents_of_mine:write", "--no-input"]
+    workflow(here, ["one"])
+    words = [script, "run", IDEA, "--workflow", "mine", "--model", "python:agents_of_mine:write", "--no-input"]
     done = subprocess.run(words, cwd=here, env=environment(here), capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 3, done.stderr

@@ -50,7 +50,7 @@ def say(command, cwd):
     words = shlex.split(command)
     environment = {**os.environ, "HAYTHAM_USER": "founder"}
     done = subprocess.run([sys.executable, "-m", *words], cwd=cwd, env=environment, capture_output=True, check=False)
-    text = re.sub(r"\d{8}-\d{9}-[0-9a-f]{6}", "<session>", done.stdout.decode())
+    text = re.sub(r"\d{8}-\d{9}-[0-9a-f]{6}", "<id>", done.stdout.decode())
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
 
 
@@ -66,29 +66,30 @@ def test_the_tour_of_the_readme_is_true(tmp_path):
             (path,) = tmp_path.glob(f"projects/*/sessions/*/{name}")
             path.write_text(path.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
         assert say(command, tmp_path) == shown, command
-    assert number == 9
+    assert number == 11
 
 
 def test_the_python_of_the_readme_is_true(tmp_path, monkeypatch, capsys):
     """The README's Python prints what stands below it."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(blocks("python")[0], "README.md", "exec"), {})  # noqa: S102 - our own text
-    assert capsys.readouterr().out == blocks("text")[1]
+    exec(compile("".join(blocks("python")[:2]), "README.md", "exec"), {})  # noqa: S102 - our own text
+    assert capsys.readouterr().out == "".join(blocks("text")[1:3])
 
 
-def test_the_store_of_the_readme_passes_its_contract(tmp_path):
-    """The README's own test of a store runs, and passes."""
-    (tmp_path / "test_mine.py").write_text(blocks("python")[1], encoding="utf-8")
+@pytest.mark.parametrize("block", [2, 3])
+def test_the_stores_of_the_readme_pass_their_contracts(tmp_path, block):
+    """The README's own tests of stores run, and pass."""
+    (tmp_path / "test_mine.py").write_text(blocks("python")[block], encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert re.search(r"\d\d passed", done.stdout), done.stdout
 
 
 def test_the_readme_names_every_call_of_the_managers():
-    """No public call of the two managers is left out of the README, and no make target either."""
-    from haytham import CheckpointManager, ProjectManager
+    """No public call of the managers and of history is left out of the README, and no make target either."""
+    from haytham import CheckpointManager, History, ProjectManager
 
-    for manager in (CheckpointManager, ProjectManager):
+    for manager in (CheckpointManager, History, ProjectManager):
         assert [name for name in vars(manager) if not name.startswith("_") and f"`{name}" not in README] == []
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)[1].split()
     assert [target for target in targets if f"make {target}" not in README] == []

@@ -218,3 +218,14 @@ def test_lines_tell_where_each_field_stands(kind_name, data):
         label = kind.field_by_name[name].label if name in kind.field_by_name else None
         if label is not None:
             assert lines[number - 1].startswith(f"- {label}:")
+
+
+TRIPS = ["2024-13-45", "0x_", "9" * 5000, "!!timestamp 'x'", "!!int x", "!!float x", "!!bool x", "2024-01-01 25:61:00"]
+
+
+@pytest.mark.parametrize("value", TRIPS)
+def test_front_matter_that_trips_the_loader_is_a_problem_with_a_line(value):
+    """A value that YAML's own loader stumbles over is reported like any other, and nothing is raised."""
+    text = drawn("checkpoint", "completed").replace("saved: 1\n", f"saved: {value}\n")
+    assert f"saved: {value}" in text
+    assert read("checkpoint", text).faults

@@ -17,6 +17,8 @@ STALE = replace(OWN, due="k2", changed=("phase 1: a",))
 STALE_REVISED = replace(STALE, text="mine")
 FAILED = replace(OWN, status="failed", text="", wrote="")
 REPAIRED = replace(FAILED, text="mine")
+UNWRITTEN = replace(OWN, status="pending")
+WRITTEN = replace(UNWRITTEN, text="mine")
 
 
 def facts(b=OWN, c=OWN, feedback=None, phase=PHASE, **more):
@@ -71,6 +73,33 @@ def test_agents_without_a_completed_output_run(b, c, status, agents):
     assert step(b, c, status=status) == ("run", agents)
     assert step(b, c, status=status, feedback=review("approved")) == ("run", agents)
     assert step(b, c, status=status, feedback=review("changes")) == ("run", agents)
+
+
+@pytest.mark.parametrize(
+    ("b", "c", "run", "wanted"),
+    [
+        (UNWRITTEN, None, "parallel", ("run", ("c",))),
+        (UNWRITTEN, FAILED, "parallel", ("run", ("c",))),
+        (UNWRITTEN, OWN, "parallel", ("write", ("b",))),
+        (UNWRITTEN, UNWRITTEN, "parallel", ("write", ("b", "c"))),
+        (UNWRITTEN, None, "sequential", ("write", ("b",))),
+        (OWN, UNWRITTEN, "sequential", ("write", ("c",))),
+        (FAILED, UNWRITTEN, "sequential", ("run", ("b",))),
+        (WRITTEN, None, "sequential", ("run", ("c",))),
+        (WRITTEN, OWN, "parallel", ("run", ())),
+        (replace(UNWRITTEN, due="k2"), OWN, "parallel", ("run", ("b",))),
+        (replace(WRITTEN, due="k2"), OWN, "parallel", ("run", ())),
+    ],
+)
+def test_a_page_that_a_person_has_to_write_waits_for_them(b, c, run, wanted):
+    """Nobody is asked for it again; others run first, but for those behind it in a sequence; written, it counts."""
+    assert step(b, c, status="in_progress", phase=replace(PHASE, run=run)) == wanted
+
+
+@pytest.mark.parametrize("status", ["pending", "in_progress", "failed", "skipped", "requires_retry"])
+def test_what_a_person_wrote_counts_whatever_its_status_line_says(status):
+    """No agent is asked for a text that could not be stored over theirs."""
+    assert step(replace(REVISED, status=status), OWN) == ("gate", ())
 
 
 def test_a_repaired_output_opens_the_gate():

@@ -258,3 +258,20 @@ def test_a_bad_project_is_refused(manager, change, said):
         manager.create_project(**{"user_id": "u", "startup_idea": "i", **change})
     assert said in str(refused.value)
     assert manager.list_user_projects("u") == []
+
+
+def test_a_deleted_project_leaves_no_history_elsewhere(tmp_path):
+    """What a project keeps of its past in a store of its own goes with it."""
+    from haytham import FileStore, History, ProjectManager, Session, SqliteStore
+    from haytham.workflow import WorkflowFiles
+
+    projects = ProjectManager(tmp_path)
+    project = projects.create_project("ann", "An idea.", project_name="idea")["project_id"]
+    yaml = b"name: w\nphases:\n- {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
+    files = {"workflow.yaml": yaml + b"checkpointing: {storage_type: sqlite}\n", "agents/a.md": b"Write.\n"}
+    session = Session(FileStore(tmp_path), project, "s")
+    session.create(user_id="ann", source=WorkflowFiles("w", files), mode="all")
+    History(session).take()
+    assert SqliteStore(tmp_path / "history.db").keys() != []
+    projects.delete_project(project)
+    assert SqliteStore(tmp_path / "history.db").keys() == []

@@ -14,7 +14,9 @@ import pytest
 
 import scripted
 from conftest import rounds
-from haytham.agent import AgentSpec, Task, find_agent, read_agent
+from haytham.agent import Task, find_agent
+from haytham.agent_file import AgentSpec, read_agent
+from haytham.calling import Ways
 from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running
 from haytham.event import Events
 from haytham.prompt import prompt
@@ -92,7 +94,7 @@ def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
 
     monkeypatch.setattr(asyncio, "sleep", note)
     session = desk_with(tmp_path, "twice_in_vain", retries=2).session
-    asyncio.run(Runner(session, Events(), may_run_code=True, backoff=8).run())
+    asyncio.run(Runner(session, Events(), may_run_code=True, ways=Ways(backoff=8)).run())
     assert waits == [8, 16]
 
 
@@ -298,11 +300,11 @@ def assert_valid_events(base):
 
 
 def test_every_event_has_its_line(tmp_path):
-    """What listeners hear is what the file says, line by line."""
+    """What listeners hear is what the file says, line by line; snapshots, which have records, are only heard."""
     desk, heard = Desk(tmp_path, ONE), []
     session = desk.session
     events = Events(session.store, session.prefix + "events.jsonl")
-    events.on("*", lambda event: heard.append(event.line()))
+    events.on("*", lambda event: event.name != "snapshot_taken" and heard.append(event.line()))
     asyncio.run(Runner(session, events, may_run_code=True, approve_as="ann").run())
     assert session.store.read(session.prefix + "events.jsonl") == b"".join(heard)
     names = ["phase_started", "agent_started", "agent_ended", "phase_ended", "gate_opened", "decision", "run_ended"]
@@ -313,27 +315,27 @@ def test_every_event_has_its_line(tmp_path):
 
 
 def test_an_agent_file_says_how_it_is_run():
-    """Front matter gives model, time-out, retries and sections; the rest are its instructions."""
-    text = (
-        "---\nname: x\nmodel: worksheet\nhaytham:\n  timeout: 5\n  retries: 0\n  sections: {Who: who?}\n---\nDo it.\n"
-    )
-    assert read_agent("x", text) == AgentSpec("x", "", "worksheet", 5.0, 0, {"Who": "who?"}, "Do it.\n")
-    assert read_agent("x", "Do it.\n") == AgentSpec("x", "", None, 600.0, 2, {}, "Do it.\n")
-    assert read_agent("x", "---\nmodel: inherit\ntools: Read\n---\n").model is None
+    """Front matter gives models, time-out, retries and contract; the rest are its instructions."""
+    text = "---\nname: x\nmodel: worksheet\nhaytham:\n  timeout: 5\n  retries: 0\n  contract: who\n---\nDo it.\n"
+    read = AgentSpec(name="x", models=("worksheet",), timeout=5.0, retries=0, contract="who", body="Do it.\n")
+    assert read_agent("x", text) == read
+    assert read_agent("x", "Do it.\n") == AgentSpec(name="x", body="Do it.\n")
+    assert read_agent("x", "---\nmodel: gpt\ntools: Read\n---\n").models == ("inherit",)
 
 
 @pytest.mark.parametrize(
     ("front", "said"),
     [
         ("haytham:\n  retires: 1", "agents/x.md:3: haytham.retires: is no key here; did you mean retries?"),
-        ("haytham:\n  zzz: 1", "agents/x.md:3: haytham.zzz: is no key here; allowed: timeout, retries, sections"),
+        ("haytham:\n  zzz: 1", "agents/x.md:3: haytham.zzz: is no key here; allowed: timeout, retries, max_"),
         ("haytham: []", "agents/x.md:2: haytham: is no map"),
         ("haytham: {timeout: 0}", "haytham: timeout: found 0; allowed: seconds, above 0"),
         ("haytham: {timeout: .inf}", "found inf"),
         ("haytham: {retries: 1.5}", "haytham: retries: found 1.5"),
         ("haytham: {retries: true}", "found True"),
-        ("haytham: {sections: [a]}", "haytham: sections: found ['a']"),
-        ("model: [x]", "model: found ['x']; allowed: text"),
+        ("haytham: {contract: A b}", "haytham: contract: found 'A b'"),
+        ("haytham: {sections: [a]}", "haytham.sections: is no key here"),
+        ("model: [1]", "model: found [1]; allowed: text"),
         ("- a", "the front matter is no map"),
         ("a: 1\na: 2", "agents/x.md:2: the front matter has the key a twice"),
         ("a: [", "the front matter is not valid YAML"),

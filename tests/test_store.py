@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from haytham.store import FileStore, MemoryStore
-from haytham.store.contract import SharedStoreContract
+from haytham.store.contract import SharedStoreContract, StoreContract
+from haytham.store.protocol import VERBS
 
 
 class TestMemoryStore(SharedStoreContract):
@@ -21,6 +22,20 @@ class TestFileStore(SharedStoreContract):
     @pytest.fixture
     def store(self, tmp_path):
         return FileStore(tmp_path / "base")
+
+
+class SevenVerbs:
+    """The store of somebody who read the protocol and wrote no more than it asks for."""
+
+    def __init__(self):
+        inner = MemoryStore()
+        self.__dict__ |= {verb: getattr(inner, verb) for verb in VERBS}
+
+
+class TestSevenVerbs(StoreContract):
+    @pytest.fixture
+    def store(self):
+        return SevenVerbs()
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from haytham.errors import AgentFailed, InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from haytham.agent import Agent, AgentSpec, Task
+    from haytham.agent import Agent, Task
+    from haytham.agent_file import AgentSpec
 
 
 def open_agent(rest: str) -> Agent:

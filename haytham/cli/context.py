@@ -15,19 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.errors import HaythamError
+from haytham.cli.completion import complete_sessions
+from haytham.errors import HaythamError, InvalidValue, NotThere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from haytham.session import Session
     from haytham.session.summary import Summary
+    from haytham.snapshot.archive import Archive
+    from haytham.snapshot.history import History
+    from haytham.snapshot.snapshot import Snapshot
     from haytham.store.files import FileStore
 
 ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED = 1, 2, 3, 4, 5, 6, 7
 STOPPED = 130
 UNFINISHED = ("in_progress", "waiting", "paused", "failed")
+UNREADABLE = "unreadable"
+TO_GO_BACK = (*UNFINISHED, UNREADABLE)
 
+_NUMBER = re.compile(r"#[0-9]+|[0-9]{1,5}")  # of a snapshot; more digits are a part of an id
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -43,6 +50,10 @@ class Options:
 
 class Usage(click.UsageError):
     """A command was given what it cannot use; the sentence says what to give instead."""
+
+
+class NoSnapshot(Usage):
+    """There is no such snapshot."""
 
 
 class _PhaseNumber(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
@@ -73,7 +84,7 @@ class Found:
     @property
     def status(self) -> str:
         """Its status, or that it has none that can be read."""
-        return "unreadable" if self.summary is None else self.summary.status
+        return UNREADABLE if self.summary is None else self.summary.status
 
     @property
     def last_updated(self) -> str:
@@ -104,10 +115,30 @@ class Here:
 
     def folders(self, name: str | None) -> list[tuple[str, str]]:
         """Project and session of every session folder, with or without a manifest; of those a name is part of."""
-        from haytham.session.layout import session_folders  # noqa: PLC0415
+        pairs = [(project, inner) for project in self.store.folders() for inner in self._session_folders(project)]
+        return [pair for pair in pairs if (name is None or name in "/".join(pair)) and self._has_documents(*pair)]
 
-        found = session_folders(self.store.keys(depth=5))
-        return [pair for pair in found if name is None or name in "/".join(pair)]
+    def _session_folders(self, project_id: str) -> list[str]:
+        """The folders of a project's sessions; a folder whose name no project can have has none."""
+        from haytham.session.layout import sessions_prefix  # noqa: PLC0415
+
+        try:
+            return self.store.folders(sessions_prefix(project_id))
+        except InvalidValue:
+            return []
+
+    def _has_documents(self, project_id: str, session_id: str) -> bool:
+        """Whether a folder holds anything of a session, which one that was just being made does not.
+
+        One whose name no session can have counts, so that it is told of.
+        """
+        from haytham.session.layout import MANIFEST, session_prefix  # noqa: PLC0415
+
+        prefix = session_prefix(project_id, session_id)
+        try:
+            return self.store.is_plain(prefix + MANIFEST) or bool(self.store.keys(prefix, depth=2))
+        except InvalidValue:
+            return True
 
     def sessions(self) -> list[Found]:
         """All sessions there are; one that cannot be read hides no other."""
@@ -148,6 +179,55 @@ class Here:
     def _open(self, one: Found) -> Session:
         return self.session(one.project_id, one.session_id)
 
+    def history(self, session: Session) -> History:
+        """The past of a session; where its workflow is trusted, that may rest in a store of the person's own."""
+        from haytham.snapshot.history import History  # noqa: PLC0415
+
+        return History(session, may_run_code=_may_run_code(session))
+
+    def archive(self, session: Session) -> Archive:
+        """Where that past rests."""
+        from haytham.snapshot.archive import Archive  # noqa: PLC0415
+
+        return Archive(session, store=None, may_run_code=_may_run_code(session))
+
+    def snapshot(
+        self, which: str, session_name: str | None, *, among: tuple[str, ...] | None = None
+    ) -> tuple[History, Snapshot]:
+        """The snapshot that is meant, and the past it is of.
+
+        By a part of its id that no other snapshot has; by its number in the session that is named, else in the one
+        that `choose` finds without a name.
+        """
+        by_session = session_name is not None or is_number(which)
+        session = self.choose(session_name, among=among) if by_session else self._session_of(which)
+        history = self.history(session)
+        return history, find_in(history, which)
+
+    def _session_of(self, which: str) -> Session:
+        """The session that has the only snapshot with this part in its id."""
+        if not which.strip():
+            raise Usage("say which snapshot is meant, by its number or any unique part of its id")
+        found = [(session, name) for session, name in self._snapshot_ids() if which in name]
+        found = [one for one in found if one[1] == which] or found
+        if len(found) == 1:
+            return found[0][0]
+        if not found:
+            raise NoSnapshot(f"no snapshot matches {which!r}; haytham checkpoints --all lists them")
+        listing = "\n".join(f"  {session.project_id}/{session.session_id}  {name}" for session, name in found)
+        raise Usage(f"{len(found)} snapshots match {which!r}; name one of these by a unique part of its id:\n{listing}")
+
+    def _snapshot_ids(self) -> Iterator[tuple[Session, str]]:
+        """The ids of all snapshots there are; a past that cannot be opened is told, and hides no other."""
+        for pair in self.folders(None):
+            try:
+                session = self.session(*pair)
+                names = self.archive(session).records.names()
+            except (HaythamError, OSError) as error:
+                click.echo(f"haytham: {harmless(str(error))}", err=True)
+                continue
+            yield from ((session, name.id) for name in names)
+
     def named(self, session: Session, option: str = "") -> str:
         """What to add to a command so that it means this session: nothing where it is the only one."""
         if len(self.folders(None)) == 1:
@@ -171,11 +251,30 @@ class Here:
             click.echo(text)
 
 
+def find_in(history: History, which: str) -> Snapshot:
+    """A snapshot of a session, by number or a unique part of its id; a number is never taken for a part."""
+    name = history.session.session_id
+    nothing = NoSnapshot(f"session {name} has no snapshot {which!r}; haytham checkpoints {name} lists them")
+    number = which.removeprefix("#") if is_number(which) else None
+    try:
+        found = history.get(which)
+    except (NotThere, InvalidValue) as error:
+        raise nothing if number is not None or isinstance(error, NotThere) else error from None
+    if number is not None and found.number != int(number):
+        raise nothing
+    return found
+
+
+def is_number(which: str) -> bool:
+    """Whether a snapshot is named by its number."""
+    return _NUMBER.fullmatch(which) is not None
+
+
 def session_names(*, argument: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The ways to name a session: an option, and for commands that take no phase an argument, too."""
     about = "Which session, by any unique part of its id."
     if not argument:
-        return click.option("-s", "--session", "session_name", help=about, shell_complete=_complete)
+        return click.option("-s", "--session", "session_name", help=about, shell_complete=complete_sessions)
 
     def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         ctx.meta["haytham.session"] = value
@@ -184,18 +283,12 @@ def session_names(*, argument: bool) -> Callable[[Callable[..., None]], Callable
         return value or ctx.meta["haytham.session"]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        known: dict[str, Any] = {"shell_complete": _complete}
+        known: dict[str, Any] = {"shell_complete": complete_sessions}
         option = click.option("-s", "--session", help=about, expose_value=False, is_eager=True, callback=keep, **known)
         named = click.argument("session_name", metavar="[SESSION]", required=False, callback=take, **known)
         return named(option(command))
 
     return decorate
-
-
-def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The ids of sessions, for the shell."""
-    folders = sorted(Path("projects").glob("*/sessions/*/"))
-    return [folder.name for folder in folders if incomplete in folder.name]
 
 
 def harmless(text: str) -> str:
@@ -224,6 +317,19 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user id without a name, as in a container
         return ""
+
+
+def _may_run_code(session: Session) -> bool:
+    """Whether a session's workflow is trusted, and then may find modules here; one that cannot be read is not."""
+    from haytham.cli.trust import may_run_code, see_own_modules  # noqa: PLC0415
+
+    try:
+        trusted = may_run_code(session)
+    except (HaythamError, OSError):
+        return False
+    if trusted:
+        see_own_modules()
+    return trusted
 
 
 def _listing(found: list[Found]) -> str:

@@ -108,10 +108,16 @@ def stamp(session: Session, by: str) -> list[str]:
 
 
 def _keep(session: Session, number: int, words: str, by: str) -> None:
+    """Keep that a decision was made: as an event and, of an approval, as a snapshot by policy."""
+    from haytham.cli.trust import may_run_code  # noqa: PLC0415
     from haytham.event import Events  # noqa: PLC0415
+    from haytham.keeping import Keeper  # noqa: PLC0415
     from haytham.session.layout import EVENTS  # noqa: PLC0415
+    from haytham.snapshot.history import History  # noqa: PLC0415
 
-    Events(session.store, session.prefix + EVENTS).emit("decision", phase=number, decision=words, by=by)
+    events = Events(session.store, session.prefix + EVENTS)
+    events.emit("decision", phase=number, decision=words, by=by)
+    Keeper(History(session, events=events, may_run_code=may_run_code(session))).after_decision(number, words)
 
 
 def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str], given: dict[str, Any]) -> None:
@@ -134,7 +140,7 @@ def _first_open(here: Here, session: Session, standing: Standing, decision: Deci
     place = standing.next
     if place is None:
         raise Usage("no phase waits for an answer: all are settled; name the phase to decide on it anew")
-    if place.verdict.step == "gate" or (decision == "skip" and place.verdict.step != "rejected"):
+    if _has_all(place) or (decision == "skip" and place.verdict.step != "rejected"):
         return place
     if place.verdict.step == "rejected":
         raise Usage(f"no phase waits for an answer: the session was rejected in phase {place.facts.phase.number}")
@@ -145,7 +151,12 @@ def _first_open(here: Here, session: Session, standing: Standing, decision: Deci
 def _named(standing: Standing, number: int, decision: Decision) -> Place:
     """The phase with this number, which has something to decide on, unless it is to be skipped."""
     place = standing.place(standing.reading.phase(number).number)
-    if place.verdict.step in ("run", "nothing") and decision != "skip":
+    if place.verdict.step in ("run", "nothing") and decision != "skip" and not _has_all(place):
         why = place.verdict.why or "it has not run to its end"
         raise Usage(f"phase {number} has nothing to decide on: {why}; haytham status shows where the session stands")
     return place
+
+
+def _has_all(place: Place) -> bool:
+    """Whether a phase waits for an answer, or would once it is taken up: what failed in it was mended by hand."""
+    return place.verdict.step == "gate" or (place.verdict.step == "run" and not place.verdict.agents)

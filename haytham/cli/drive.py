@@ -8,27 +8,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless, who
+from haytham.cli.context import Here, who
+from haytham.cli.ending import tell_end, tell_hints
 
 if TYPE_CHECKING:
+    from haytham.cli.progress_view import View
+    from haytham.cli.ways import Asking
     from haytham.runner import Outcome, Runner
     from haytham.session import Session
 
 
-def drive(here: Here, session: Session, *, yes: bool, user: str | None) -> None:
+def drive(  # noqa: PLR0913 - what is run, for whom, and how it is asked
+    here: Here, session: Session, asking: Asking, *, yes: bool, user: str | None, retry: int | None = None
+) -> None:
     """Run a session, ask at its gates where a person is there to answer, and exit with what came of it."""
+    from haytham.cli.progress_view import View  # noqa: PLC0415
     from haytham.cli.prompt import ask_at_gate  # noqa: PLC0415
 
-    by = who(user)
+    by, view = who(user), View(here.options)
     while True:
-        outcome = _run(here, session, by, yes=yes)
-        if outcome.status != "waiting" or not here.can_ask() or not ask_at_gate(here, session, outcome, by):
+        outcome = _run(here, session, asking, view, by=by, yes=yes, retry=retry)
+        retry = None
+        if outcome.status != "waiting" or outcome.agents or not here.can_ask():
             break
-    _finish(here, session, outcome)
+        if not ask_at_gate(here, session, outcome, by, seen=view.seen):
+            break
+    code = tell_end(here, session, outcome)
+    tell_hints(here, session, outcome, view.models)
+    raise click.exceptions.Exit(code)
 
 
-def _run(here: Here, session: Session, by: str, *, yes: bool) -> Outcome:
-    from haytham.cli.progress_view import following  # noqa: PLC0415
+def _run(  # noqa: PLR0913 - who runs what, how, and who looks on
+    here: Here, session: Session, asking: Asking, view: View, *, by: str, yes: bool, retry: int | None
+) -> Outcome:
     from haytham.cli.trust import may_run_code, see_own_modules  # noqa: PLC0415
     from haytham.event import Events  # noqa: PLC0415
     from haytham.runner import Runner  # noqa: PLC0415
@@ -38,10 +50,11 @@ def _run(here: Here, session: Session, by: str, *, yes: bool) -> Outcome:
     trusted = may_run_code(session)
     if trusted:
         see_own_modules()
-    runner = Runner(session, events, approve_as=by if yes else None, may_run_code=trusted)
+    approve_as, ways = by if yes else None, asking.ways(session)
+    runner = Runner(session, events, approve_as=approve_as, may_run_code=trusted, ways=ways)
     try:
-        with following(events, here.options):
-            return _until_signalled(runner, by)
+        with view.following(events):
+            return _until_signalled(runner, by, retry)
     except _Stopped as stopped:  # told below the live view, which is gone by now
         _tell_stopped(here, session, stopped.number)
         raise click.exceptions.Exit(128 + stopped.number) from None
@@ -55,12 +68,12 @@ class _Stopped(Exception):
         super().__init__(number)
 
 
-def _until_signalled(runner: Runner, by: str) -> Outcome:
+def _until_signalled(runner: Runner, by: str, retry: int | None) -> Outcome:
     """Run until an outcome; Ctrl-C and SIGTERM stop between two writes, and the session can be resumed."""
     got: list[int] = []
 
     async def work() -> Outcome:
-        task = asyncio.ensure_future(runner.run(by=by))
+        task = asyncio.ensure_future(runner.run(by=by, retry=retry))
         loop = asyncio.get_running_loop()
 
         def stop(number: int) -> None:
@@ -79,47 +92,8 @@ def _until_signalled(runner: Runner, by: str) -> Outcome:
 
 def _tell_stopped(here: Here, session: Session, number: int) -> None:
     name = signal.Signals(number).name
-    facts = {**_ids(session), "status": "stopped", "signal": name}
+    ids = {"project": session.project_id, "session": session.session_id}
+    facts = {**ids, "status": "stopped", "signal": name}
     if here.options.as_json:
         here.answer("run", facts, "")
     click.echo(f"haytham: stopped by {name}; go on with: haytham resume{here.named(session)}", err=True)
-
-
-def _finish(here: Here, session: Session, outcome: Outcome) -> None:
-    """Say in one line how the run ended and how to go on, and exit with the code of that."""
-    number = outcome.phase.number if outcome.phase is not None else None
-    code = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}.get(outcome.status, ERROR)
-    facts = {**_ids(session), "status": outcome.status, "phase": number, "agents": list(outcome.agents)}
-    errors = _errors(session, outcome)
-    sentence = harmless(_sentence(here, session, outcome, errors))
-    here.answer("run", {**facts, "why": outcome.why, "errors": errors}, sentence)
-    raise click.exceptions.Exit(code)
-
-
-def _sentence(here: Here, session: Session, outcome: Outcome, errors: list[str]) -> str:
-    phase, name = outcome.phase, f"{session.project_id}/{session.session_id}"
-    which, option = here.named(session), here.named(session, "-s")
-    if phase is None:
-        return f"session {name} is {outcome.status}"
-    if outcome.status == "waiting":
-        ways = f"haytham review{option}, or haytham approve{option} && haytham resume{which}"
-        return f"phase {phase.number}, {phase.name}, waits for review: {ways}"
-    if outcome.status == "failed":
-        said = "; ".join(errors) or outcome.why
-        return (
-            f"phase {phase.number}, {phase.name}, failed: {said}; try again with: haytham retry {phase.number}{which}"
-        )
-    why = f": {outcome.why}" if outcome.why else ""
-    return f"session {name} is {outcome.status} in phase {phase.number}, {phase.name}{why}"
-
-
-def _errors(session: Session, outcome: Outcome) -> list[str]:
-    """What the agents that failed said."""
-    if outcome.status != "failed" or outcome.phase is None:
-        return []
-    checkpoint = session.read().checkpoint(outcome.phase)
-    return [] if checkpoint is None else list(checkpoint.value.get("errors") or [])
-
-
-def _ids(session: Session) -> dict[str, str]:
-    return {"project": session.project_id, "session": session.session_id}

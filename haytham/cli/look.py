@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from haytham.cli.completion import complete_snapshots
 from haytham.cli.context import INVALID, PHASE, Here, Usage, harmless, session_names
 
 if TYPE_CHECKING:
     from haytham.cli.context import Found
+    from haytham.session import Session
     from haytham.session.reading import Reading
+    from haytham.snapshot.history import History
+    from haytham.snapshot.snapshot import Snapshot
     from haytham.workflow import Phase
 
 
@@ -51,6 +55,8 @@ def _row(one: Found) -> dict[str, Any]:
 @session_names(argument=False)
 @click.option("--attempt", type=int, help="An earlier attempt, by its number.")
 @click.option("--task", is_flag=True, help="What the agents were asked, instead of what they wrote.")
+@click.option("--at", metavar="ID", help="As it was in a snapshot, by number or id.", shell_complete=complete_snapshots)
+@click.option("--path", help="With --at: any document of the session, by its path.")
 @click.pass_obj
 def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> None:
     r"""Show what agents wrote, or were asked.
@@ -62,14 +68,43 @@ def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> N
       haytham show
       haytham show 2 market_intelligence --attempt 1
       haytham show 3 --task
+      haytham show 2 --at 9f3ac1
+      haytham show --at 4 --path state.md
     """
-    session = here.choose(given["session_name"])
+    if given["path"] is not None:
+        if given["at"] is None or phase is not None:
+            raise Usage("--path is for a document of a snapshot: haytham show --at ID --path PATH")
+        _show_document(here, *here.snapshot(given["at"], given["session_name"]), given["path"])
+        return
+    session, moment = _session(here, given)
     reading = session.read()
     chosen = reading.phase(phase if phase is not None else reading.summary().current_phase or reading.phases[0].number)
     texts = _texts(reading, chosen, agent, given)
     ids = {"project": session.project_id, "session": session.session_id, "phase": chosen.number}
     attempt = given["attempt"] or reading.attempt(chosen)
-    here.answer("texts", {**ids, "attempt": attempt, "task": given["task"], "texts": texts}, _drawn(texts, agent))
+    facts = {**ids, **moment, "attempt": attempt, "task": given["task"], "texts": texts}
+    here.answer("texts", facts, _drawn(texts, agent))
+
+
+def _session(here: Here, given: dict[str, Any]) -> tuple[Session, dict[str, str]]:
+    """The session that is meant, as it is, or as it was in a snapshot; and which snapshot that is."""
+    if given["at"] is None:
+        return here.choose(given["session_name"]), {}
+    from haytham.cli.moment import session_at  # noqa: PLC0415
+
+    _, snapshot = here.snapshot(given["at"], given["session_name"])
+    return session_at(here, snapshot), {"snapshot": snapshot.id}
+
+
+def _show_document(here: Here, history: History, snapshot: Snapshot, path: str) -> None:
+    """Any document of a snapshot, as it was to the letter."""
+    there = history.documents(snapshot)
+    if path not in there:
+        listing = "".join(f"\n  {name}" for name in there)
+        raise Usage(f"snapshot {snapshot.number} holds no document {path!r}; it holds:{listing}")
+    text = history.read(snapshot, path).decode("utf-8", "replace")
+    ids = {"project": snapshot.project, "session": snapshot.session, "snapshot": snapshot.id}
+    here.answer("document", {**ids, "path": path, "text": text}, harmless(text).removesuffix("\n"))
 
 
 def _drawn(texts: dict[str, str], agent: str | None) -> str:
@@ -87,6 +122,8 @@ def _texts(reading: Reading, phase: Phase, agent: str | None, given: dict[str, A
     texts = reading.shown_texts(phase, attempt=attempt, tasks=given["task"])
     what = "task" if given["task"] else "output"
     where = f"phase {phase.number}, {phase.name}," + (f" attempt {attempt}," if attempt is not None else "")
+    if not texts and given["at"] is not None:
+        raise Usage(f"{where} had no {what} then; haytham checkpoints lists what other snapshots there are")
     if not texts:
         raise Usage(f"{where} has no {what} yet; haytham status shows where the session stands")
     if agent is None:

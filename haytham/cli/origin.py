@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from haytham.cli.context import Usage
 from haytham.errors import InvalidDocument, WorkflowChanged
 from haytham.session.layout import session_lock
-from haytham.workflow import WorkflowFiles, agent_file, folder_files
+from haytham.workflow import CONTRACTS, WorkflowFiles, agent_file, folder_files
 
 if TYPE_CHECKING:
     from haytham.cli.context import Here
@@ -61,6 +61,7 @@ def _changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
             ]
     agents = sorted({agent for phase in new.values() for agent in phase.agents})
     said += [f"the file of agent {name}" for name in agents if _differs(before, after, agent_file(name))]
+    said += [f"the file {name}" for name in _changed_contracts(before, after)]
     return said or ["its modes, or something else that no phase shows"]
 
 
@@ -82,3 +83,8 @@ def _said(value: object) -> str:
 
 def _differs(before: WorkflowFiles, after: WorkflowFiles, name: str) -> bool:
     return name in before.files and before.files[name] != after.files.get(name)
+
+
+def _changed_contracts(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
+    names = sorted(name for name in {**before.files, **after.files} if name.startswith(f"{CONTRACTS}/"))
+    return [name for name in names if before.files.get(name) != after.files.get(name)]

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham import clock
+from haytham.budget import money
 from haytham.cli.context import harmless
+from haytham.cli.ending import one_line
+from haytham.cli.snapshot_view import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from haytham.cli.context import Options
     from haytham.event import Event, Events
@@ -21,81 +23,100 @@ if TYPE_CHECKING:
 _WORDS = {
     "phase_started": "phase {phase}: {name}",
     "agent_started": "  {agent}: asked {model}",
-    "agent_failed": "  {agent}: {error}",
-    "agent_ended": "  {agent}: done",
+    "agent_fell_back": "  {agent}: falls back to {model}",
+    "agent_failed": "  {agent}: {error}{tries}",
+    "repair_asked": "  {agent}: {complaints}; it is asked to mend that",
+    "agent_ended": "  {agent}: done{used}",
+    "person_asked": "  {agent}: left to a person",
+    "reply_not_stored": "  {agent}: its reply is not stored: {why}",
+    "budget_warning": "budget: {why}",
+    "budget_reached": "  {agent}: held back: {why}",
     "attempt_started": "phase {phase}: attempt {attempt}",
     "gate_opened": "phase {phase}: {why}",
     "decision": "phase {phase}: {decision} by {by}",
 }
+_TEXT = "agent_text"
 
 
-@contextmanager
-def following(events: Events, options: Options) -> Iterator[None]:
-    """Show events while a run goes on, the way that fits where they are shown."""
-    if options.as_json:
-        events.on("*", lambda event: click.echo(event.line().decode(), nl=False, err=True))
-        yield
-    elif options.quiet:
-        yield
-    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        with _live(events):
+class View:
+    """How a run looks from the terminal; `models` were asked, and the text of `seen` agents has scrolled by, whole."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.models: set[str] = set()
+        self.seen: dict[str, str] = {}
+
+    @contextmanager
+    def following(self, events: Events) -> Iterator[None]:
+        """Show events while a run goes on, the way that fits where they are shown."""
+        events.on("agent_started", lambda event: self.models.add(str(event.facts["model"])))
+        if self._options.as_json:
+            events.on("*", _tell_json)
             yield
-    else:
-        events.on("*", _tell)
-        yield
+        elif self._options.quiet:
+            yield
+        elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            from haytham.cli.live_view import live  # noqa: PLC0415 - only where something is drawn
+
+            with live(events, _Teller(on_board=True).line, self.seen):
+                yield
+        else:
+            teller = _Teller()
+            events.on("*", lambda event: _tell_line(teller.line(event)))
+            yield
 
 
-def _tell(event: Event) -> None:
-    if event.name in _WORDS:
-        click.echo(harmless(_WORDS[event.name].format(**event.facts)), err=True)
+def _tell_json(event: Event) -> None:
+    if event.name != _TEXT:
+        click.echo(event.line().decode(), nl=False, err=True)
 
 
-@contextmanager
-def _live(events: Events) -> Iterator[None]:
-    """A table of agents at work, drawn anew a few times a second; done ones scroll by above it."""
-    from rich.console import Console  # noqa: PLC0415 - only where something is drawn
-    from rich.live import Live  # noqa: PLC0415
-
-    board = _Board()
-    console = Console(stderr=True, highlight=False)
-    with Live(board, console=console, refresh_per_second=8, transient=True):
-        events.on("*", board.take)
-        events.on("*", lambda event: _above(console, event))
-        yield
+def _tell_line(line: str | None) -> None:
+    if line is not None:
+        click.echo(line, err=True)
 
 
-def _above(console: Any, event: Event) -> None:
-    if event.name in _WORDS and event.name != "agent_started":
-        console.print(harmless(_WORDS[event.name].format(**event.facts)), markup=False)
+class _Teller:
+    """Puts events into lines; that an agent is asked may stand on a board instead, unless it is another model now."""
+
+    def __init__(self, *, on_board: bool = False) -> None:
+        self._on_board = on_board
+        self._asked: dict[str, str] = {}
+
+    def line(self, event: Event) -> str | None:
+        """An event as a line; None for one that needs no word."""
+        name, facts = event.name, event.facts
+        if name == "agent_started":
+            before = self._asked.get(facts["agent"], facts["model"])
+            self._asked[facts["agent"]] = facts["model"]
+            name = "agent_fell_back" if before != facts["model"] else "" if self._on_board else name
+        elif name == "agent_ended":
+            self._asked.pop(facts["agent"], None)
+        return harmless(_WORDS[name].format_map(_readable(facts))) if name in _WORDS else None
 
 
-class _Board:
-    """Which phase and which agents are at work, since when, with what was used so far."""
+def _readable(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as they can stand in a line."""
+    told = {name: _first_line(value) if isinstance(value, str) else value for name, value in facts.items()}
+    left = facts.get("tries_left")
+    told["tries"] = f"; it is asked again, {left} more at most" if left else ""
+    told["complaints"] = _complaints(facts.get("complaints") or ())
+    return {**told, "used": used(facts)}
 
-    def __init__(self) -> None:
-        self._working: dict[str, tuple[float, str]] = {}
-        self._tokens, self._cost = 0, 0.0
-        self._phase, self._begun = "", clock.ticks()
 
-    def take(self, event: Event) -> None:
-        """Note what an event says."""
-        agent = event.facts.get("agent", "")
-        if event.name == "phase_started":
-            self._phase = f"phase {event.facts['phase']}, {event.facts['name']}"
-        if event.name == "agent_started":
-            self._working[agent] = (clock.ticks(), event.facts["model"])
-        elif event.name in ("agent_ended", "agent_failed"):
-            self._working.pop(agent, None)
-            self._tokens += sum(count or 0 for count in event.facts.get("tokens", ()))
-            self._cost += event.facts.get("cost") or 0.0
+def _first_line(text: str) -> str:
+    return one_line(text.strip().partition("\n")[0]).rstrip(":")
 
-    def __rich__(self) -> Any:
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415 - what agents and phases are called is no markup
 
-        table = Table.grid(padding=(0, 2))
-        for agent, (since, model) in self._working.items():
-            table.add_row(*map(Text, (f"  {harmless(agent)}", harmless(model), f"{clock.ticks() - since:.0f}s")))
-        used = f"{self._tokens} tokens, ${self._cost:g}"
-        table.add_row(*map(Text, (harmless(self._phase), used, f"{clock.ticks() - self._begun:.0f}s")))
-        return table
+def _complaints(said: Any) -> str:
+    """The first complaint about a reply, and how many more there are."""
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return f"{_first_line(str(said[0]))}{more}" if said else "its reply does not keep its contract"
+
+
+def used(facts: Mapping[str, Any]) -> str:
+    """What an agent's answer took, as far as that is told; empty where it took nothing."""
+    tokens, cost = sum(count or 0 for count in facts.get("tokens") or ()), facts.get("cost")
+    said = [counted(tokens, "token")] if tokens else []
+    said += [money(cost)] if cost else []
+    return "".join(f", {one}" for one in said)

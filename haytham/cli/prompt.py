@@ -11,6 +11,8 @@ from haytham.errors import HaythamError
 from haytham.text import difference
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.cli.context import Here
     from haytham.runner import Outcome
     from haytham.session import Session
@@ -20,12 +22,12 @@ _CHOICES = {"a": "approve", "c": "changes", "e": "edit", "r": "reject", "q": "qu
 _WORDS = "[a]pprove, request [c]hanges, [e]dit, [r]eject, [q]uit"
 
 
-def ask_at_gate(here: Here, session: Session, outcome: Outcome, by: str) -> bool:
-    """Show what waits and take an answer; whether there was one."""
+def ask_at_gate(here: Here, session: Session, outcome: Outcome, by: str, *, seen: Mapping[str, str]) -> bool:
+    """Show what waits, but for texts that were just seen while they came, and take an answer; whether there was one."""
     if outcome.phase is None:
         return False
     number = outcome.phase.number
-    _show(session, number)
+    _show(session, number, seen)
     try:
         return _take_answer(here, session, number, by)
     except (click.Abort, EOFError, KeyboardInterrupt):
@@ -78,18 +80,25 @@ def _edit(here: Here, session: Session, number: int, by: str) -> bool:
     return bool(told)
 
 
-def _show(session: Session, number: int) -> None:
+def _show(session: Session, number: int, seen: Mapping[str, str]) -> None:
     """Each output, its beginning, and what changed in it since the last review."""
     reading = session.read()
     phase = reading.phase(number)
     attempt = reading.attempt(phase)
     before = reading.put_aside(phase, attempt - 1).texts if attempt > 1 else {}
     for agent, text in reading.texts(phase).items():
-        lines = harmless(text).rstrip("\n").split("\n")
-        click.echo(f"\n--- {agent}\n")
-        click.echo("\n".join(lines[:_MOST_LINES]))
-        if len(lines) > _MOST_LINES:
-            click.echo(f"… {len(lines) - _MOST_LINES} more lines: haytham show {number} {agent}")
+        if harmless(text).strip() == seen.get(agent, "").strip() != "":
+            click.echo(f"\n--- {agent}: as it came above")
+        else:
+            _show_text(number, agent, harmless(text))
         if agent in before and before[agent] != text:
             click.echo(f"\n--- {agent}: what changed since the last review\n")
             click.echo(harmless(difference(before[agent], text, agent)))
+
+
+def _show_text(number: int, agent: str, text: str) -> None:
+    lines = text.rstrip("\n").split("\n")
+    click.echo(f"\n--- {agent}\n")
+    click.echo("\n".join(lines[:_MOST_LINES]))
+    if len(lines) > _MOST_LINES:
+        click.echo(f"… {len(lines) - _MOST_LINES} more lines: haytham show {number} {agent}")

@@ -22,6 +22,9 @@ _COMMANDS = {
     "status": "status:status",
     "list": "look:list_",
     "show": "look:show",
+    "cost": "cost:cost",
+    "agents": "agents:agents",
+    "prompt": "agents:prompt",
     "review": "review:review",
     "approve": "decide:approve",
     "request-changes": "decide:request_changes",
@@ -32,6 +35,23 @@ _COMMANDS = {
     "doctor": "care:doctor",
     "init": "care:init",
 }
+_OF_THE_PAST = {
+    "checkpoints": "past:checkpoints",
+    "snapshot": "past:snapshot",
+    "restore": "past:restore",
+    "recover": "recovery:recover",
+    "fork": "branches:fork",
+    "diff": "branches:diff",
+    "merge": "branches:merge",
+    "discard": "branches:discard",
+    "pin": "keeping:pin",
+    "unpin": "keeping:unpin",
+    "delete": "keeping:delete",
+    "prune": "keeping:prune",
+    "verify": "keeping:verify",
+}
+_ALIASES = {"snapshots": "past:checkpoints", "list-checkpoints": "past:checkpoints"}
+_ALL = {**_COMMANDS, **_OF_THE_PAST, **_ALIASES}
 _SHARED = {
     "as_json": (["--json"], "Answer with one JSON object; progress as JSON lines on standard error."),
     "no_input": (["--no-input"], "Never ask; stop where a person is needed."),
@@ -88,17 +108,24 @@ class _OnUse(click.Group):
         return super().make_context(*args, obj=Here(), **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(_COMMANDS)
+        return [*_COMMANDS, *_OF_THE_PAST]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _ALL:
             return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
+        module, _, name = _ALL[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"haytham.cli.{module}"), name)
         if not any(option.name == "as_json" for option in command.params):
             command.params += _shared_options()
             command.help = _as_written(command.help)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Commands in two lists: to drive a session, and for its past."""
+        for title, names in (("Commands", _COMMANDS), ("Snapshots and forks", _OF_THE_PAST)):
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, one.get_short_help_str(60)) for name, one in found if one is not None])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -106,8 +133,8 @@ class _OnUse(click.Group):
         """Find a command; for one there is not, name the nearest."""
         from haytham.cli.context import Usage  # noqa: PLC0415
 
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+        if args[0] not in _ALL and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _ALL, n=1)
             hint = f"did you mean {near[0]}?" if near else f'to start with an idea: haytham run "{args[0]}"'
             raise Usage(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
@@ -145,7 +172,9 @@ def root() -> None:
     \b
     A session is named by any unique part of its id. Without a name: the one
     changed last for commands that look; for commands that act the only one
-    there is, else the only one that waits (resume, retry: is unfinished).
+    there is, else the only one that waits (resume, retry and those for
+    snapshots: is unfinished). A snapshot is named by any unique part of its
+    id, or by its number in the session.
 
     \b
     Exit codes: 0 done, 1 error, 2 usage, 3 waiting for review, 4 rejected,

@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import PHASE, UNFINISHED, Here, session_names
+from haytham.cli.completion import complete_both
+from haytham.cli.context import (
+    PHASE,
+    TO_GO_BACK,
+    UNFINISHED,
+    Here,
+    NoSnapshot,
+    Usage,
+    session_names,
+    who,
+)
+from haytham.cli.ways import asking_options, read_asking
+from haytham.cli.wish import hand_over, read_wish
 
 if TYPE_CHECKING:
     from haytham.session import Session
 
 _WHO = "Who you are; else HAYTHAM_USER, git's user.email, the login name."
-_MODEL = "The model for agents that name none of their own; holds until it is changed."
 
 
 @click.command
@@ -24,89 +35,112 @@ _MODEL = "The model for agents that name none of their own; holds until it is ch
 )
 @click.option("--user", help=_WHO)
 @click.option("--workflow", help="A name, a folder or a workflow.yaml.  [default: idea_validation]")
-@click.option("--model", help=_MODEL)
+@asking_options
 @click.option("--yes", is_flag=True, help="Approve every phase; the record says so.")
 @click.pass_obj
 def run(here: Here, /, idea: str | None, yes: bool, **given: Any) -> None:  # noqa: FBT001 - click's switch
     r"""Take an idea through the phases.
 
-    The idea is given as text, as a file, or as - for standard input.
+    The idea is given as text, as a file, or as - for standard input. HAYTHAM_MODEL names a model where --model does
+    not. HAYTHAM_MAX_OUTPUT_TOKENS says how long an answer may be, whatever agents' files say.
 
     \b
     Examples:
       haytham run "Lend rain barrels to gardens"
       haytham run idea.md --mode full --name "Rain barrels"
+      haytham run idea.md --model anthropic:claude-sonnet-4-5 --max-cost 2.50
+      haytham run idea.md --model "command:claude -p" --max-tokens 200000
       haytham run --project rain_barrels
       echo "Lend rain barrels" | haytham run - --yes --no-input
     """
     from haytham.cli.drive import drive  # noqa: PLC0415
     from haytham.cli.start import read_idea, start  # noqa: PLC0415
 
-    session = start(here, read_idea(idea), given)
+    asking = read_asking(given, starts=True)
+    session = start(here, read_idea(idea), given, asking)
     here.say(f"session {session.project_id}/{session.session_id}")
-    drive(here, session, yes=yes, user=given["user"])
+    drive(here, session, asking, yes=yes, user=given["user"])
 
 
 @click.command
-@session_names(argument=True)
+@click.argument("which", metavar="[SESSION|SNAPSHOT]", required=False, shell_complete=complete_both)
+@session_names(argument=False)
+@click.option("--input", "wish", metavar="TEXT|-", help="What you ask of the next phase that runs; - reads it.")
 @click.option("--user", help="Who you are, for decisions made in an editor.")
-@click.option("--model", help=_MODEL)
+@asking_options
 @click.option("--yes", is_flag=True, help="Approve every phase; the record says so.")
 @click.option("--trust", "trusting", is_flag=True, help="Let this session's workflow and model run code here.")
 @click.option("--accept-workflow", is_flag=True, help="Go on with the workflow as it is in its folder now.")
 @click.option("--keep-workflow", is_flag=True, help="Go on with the workflow as the session has it.")
 @click.pass_obj
-def resume(here: Here, /, session_name: str | None, *, user: str | None, yes: bool, **ways: Any) -> None:
+def resume(here: Here, /, which: str | None, session_name: str | None, *, user: str | None, **ways: Any) -> None:
     r"""Go on with a session from what its files say now.
+
+    With a SNAPSHOT, by any unique part of its id (with -s also by its number), from what it was then.
 
     \b
     Examples:
       haytham resume
       haytham resume 9f3ac1 --yes
+      haytham resume --input "Name three rivals in Lyon"
+      haytham resume --max-cost 5
       haytham resume --accept-workflow
     """
     from haytham.cli.drive import drive  # noqa: PLC0415
+    from haytham.cli.origin import check_origin  # noqa: PLC0415
+    from haytham.cli.trust import trust  # noqa: PLC0415
 
-    session = here.choose(session_name, among=UNFINISHED)
-    _prepare(here, session, ways)
-    drive(here, session, yes=yes, user=user)
+    asking, wish = read_asking(ways), read_wish(ways["wish"])
+    session = _meant(here, which, session_name)
+    check_origin(here, session, accept=ways["accept_workflow"], keep=ways["keep_workflow"])
+    asking.settle(session)
+    if ways["trusting"]:
+        trust(session)
+    if wish is not None:
+        hand_over(here, session, wish, who(user))
+    drive(here, session, asking, yes=ways["yes"], user=user)
+
+
+def _meant(here: Here, which: str | None, session_name: str | None) -> Session:
+    """The session that is meant; where a snapshot is named, made what it was then."""
+    from haytham.cli.moment import restore  # noqa: PLC0415
+    from haytham.cli.snapshot_view import named  # noqa: PLC0415
+
+    if which is None or (session_name is None and here.folders(which)):
+        return here.choose(which or session_name, among=UNFINISHED)
+    try:
+        history, snapshot = here.snapshot(which, session_name, among=TO_GO_BACK)
+    except NoSnapshot:
+        if session_name is not None:
+            raise
+        ways = "haytham list and haytham checkpoints --all tell what there is"
+        raise Usage(f"no session and no snapshot matches {which!r}; {ways}") from None
+    recovery, moved = restore(here, history, snapshot)
+    here.say(f"restored {named(snapshot)}: {moved.sentence()}; to undo that: haytham restore {recovery.id}")
+    return history.session
 
 
 @click.command
 @click.argument("phase", type=PHASE)
 @session_names(argument=True)
 @click.option("--user", help=_WHO)
+@asking_options
 @click.pass_obj
-def retry(here: Here, /, phase: int, session_name: str | None, user: str | None) -> None:
+def retry(here: Here, /, phase: int, session_name: str | None, user: str | None, **given: Any) -> None:
     r"""Run a phase again.
 
     Of a failed phase the failed agents, of a skipped one all of them; else a new attempt, whose gate opens.
 
     \b
-    Example:
+    Examples:
       haytham retry 2
+      haytham retry 2 --model openai:gpt-5
     """
     from haytham.cli.drive import drive  # noqa: PLC0415
     from haytham.cli.origin import check_origin  # noqa: PLC0415
-    from haytham.session.gate import Gate  # noqa: PLC0415
-    from haytham.session.layout import session_lock  # noqa: PLC0415
 
+    asking = read_asking(given)
     session = here.choose(session_name, among=UNFINISHED)
     check_origin(here, session, accept=False, keep=False)
-    with here.store.run_lock(session_lock(session.project_id, session.session_id)):
-        Gate(session).retry(phase)
-    drive(here, session, yes=False, user=user)
-
-
-def _prepare(here: Here, session: Session, ways: dict[str, Any]) -> None:
-    """Settle what a session goes on with: which workflow, which model, and whether they may run code."""
-    from haytham.cli.origin import check_origin  # noqa: PLC0415
-    from haytham.cli.start import check_model  # noqa: PLC0415
-    from haytham.cli.trust import trust  # noqa: PLC0415
-
-    check_origin(here, session, accept=ways["accept_workflow"], keep=ways["keep_workflow"])
-    model = check_model(ways["model"])
-    if model is not None:
-        session.change_manifest({"model": model})
-    if ways["trusting"]:
-        trust(session)
+    asking.settle(session)
+    drive(here, session, asking, yes=False, user=user, retry=phase)

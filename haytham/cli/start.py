@@ -10,6 +10,7 @@ from haytham.cli.context import Here, Usage, who
 from haytham.errors import NotThere
 
 if TYPE_CHECKING:
+    from haytham.cli.ways import Asking
     from haytham.project.project_manager import ProjectManager
     from haytham.session import Session
     from haytham.workflow import WorkflowFiles
@@ -48,18 +49,7 @@ def _decoded(data: bytes, where: str) -> str:
         raise Usage(f"{where} is not UTF-8 text; save the idea as UTF-8") from None
 
 
-def check_model(model: str | None) -> str | None:
-    """Refuse a model that there is not, before a session depends on it."""
-    from haytham.agent import find_agent  # noqa: PLC0415
-    from haytham.cli.trust import see_own_modules  # noqa: PLC0415
-
-    if model is not None:
-        see_own_modules()
-        find_agent(model)
-    return model
-
-
-def start(here: Here, idea: str | None, given: dict[str, Any]) -> Session:
+def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -> Session:
     """Make a session, with its project where that is new; nothing is made of what cannot be used."""
     from haytham import clock  # noqa: PLC0415
     from haytham.cli.trust import trust  # noqa: PLC0415
@@ -68,12 +58,14 @@ def start(here: Here, idea: str | None, given: dict[str, Any]) -> Session:
         raise Usage('there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"')
     if idea is not None and not idea.strip():
         raise Usage("the idea is empty; say it in a sentence")
-    source, model, user = _workflow(given["workflow"]), check_model(given["model"]), who(given["user"])
+    source, user = _workflow(given["workflow"]), who(given["user"])
     mode = _mode(source, given["mode"])
     session = here.session(_project(here, idea, user, given), clock.new_id())
-    session.create(user_id=user, source=source, mode=mode, model=model)
-    _tell_start(session, user=user, mode=mode, source=source, model=model)
-    if given["workflow"] or model:  # who names it trusts it
+    session.create(user_id=user, source=source, mode=mode, model=asking.model)
+    _tell_start(session, user=user, mode=mode, source=source, asking=asking)
+    if asking.limits:
+        session.change_manifest(asking.kept)
+    if given["workflow"] or asking.model:  # who names it trusts it
         trust(session)
     return session
 
@@ -116,7 +108,7 @@ def _known_project(projects: ProjectManager, idea: str | None, project_id: str) 
     return str(there["project_id"])
 
 
-def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles, model: str | None) -> None:
+def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles, asking: Asking) -> None:
     """Keep, as an event, what the manifest is the home of: it can be rebuilt from that."""
     from haytham.event import Events  # noqa: PLC0415
     from haytham.session.doctor import STARTED  # noqa: PLC0415
@@ -127,6 +119,7 @@ def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles
         "mode": mode,
         "workflow": source.digest,
         "origin": source.origin,
-        "model": model,
+        "model": asking.model,
+        **asking.limits,
     }
     Events(session.store, session.prefix + EVENTS).emit(STARTED, **facts)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import INVALID, Here, harmless, session_names
+from haytham.cli.spending import limit_words, raised, spent_facts, spent_words, unknown_words
 from haytham.errors import HaythamError, InvalidDocument
+from haytham.session.page import files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +28,7 @@ Row = dict[str, Any]
 def status(here: Here, /, session_name: str | None) -> None:
     r"""Show where a session stands.
 
-    Its phases, who approved them when, what is stale and why, and what to do next. Writes nothing.
+    Its phases, who approved them when, what is stale and why, what was spent, and what to do next. Writes nothing.
 
     \b
     Examples:
@@ -49,16 +51,28 @@ def status(here: Here, /, session_name: str | None) -> None:
     following = None if runner else _next_step(here, session, standing, state)
     facts = {"status": state, "running": runner or None, "next": following, "phases": rows, "problems": []}
     over = f"it runs now: {runner}" if runner else f"the session is {state}"
-    _answer(here, session, facts, f"next: {following}" if following else over)
+    last = f"next: {following}" if following else over
+    _answer(here, session, {**facts, **spent_facts(reading)}, [*_money(reading, state), last])
 
 
-def _answer(here: Here, session: Session, facts: Row, last: str) -> None:
-    """Draw the rows as a table between a line of where and a line of what next."""
+def _answer(here: Here, session: Session, facts: Row, last: list[str]) -> None:
+    """Draw the rows as a table between a line of where and lines of what was spent and what is next."""
     width = max((len(row["name"]) for row in facts["phases"]), default=0) + 2
     lines = [f"  {row['phase']}  {harmless(row['name']):<{width}}{row['state']}" for row in facts["phases"]]
     head = f"session {session.project_id}/{session.session_id}: {facts['status']}"
     ids = {"project": session.project_id, "session": session.session_id}
-    here.answer("status", {**ids, **facts}, "\n".join([head, "", *lines, "", last] if lines else [head, "", last]))
+    here.answer("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
+
+
+def _money(reading: Reading, state: str) -> list[str]:
+    """What was spent and may be, and why the session is paused; nothing where there is nothing to say."""
+    total, limits = reading.account().total, reading.limits
+    said = [f"spent: {spent_words(total)}"] if total.calls else []
+    limit = limit_words(limits, total)
+    said += [f"limit: {limit}"] if limit else []
+    unknown = unknown_words(total, limits)
+    said += [unknown] if unknown else []
+    return [*said, f"paused: {reading.pause()}"] if state == "paused" else said
 
 
 def _row(standing: Standing, place: Place) -> Row:
@@ -87,6 +101,8 @@ def _state(place: Place, value: Mapping[str, Any]) -> str:
     if step == "gate":
         reason = "" if why == "it waits for review" else f": {why}"
         return f"waits for review{attempt}{reason}"
+    if step == "write":
+        return f"to be written by a person: {', '.join(place.verdict.agents)}{attempt}"
     if step == "run again":
         return f"stale: {why}"
     if step == "nothing":
@@ -104,6 +120,8 @@ def _not_done(place: Place) -> str:
     if place.facts.status == "completed":
         return f"to run again: no output of {', '.join(place.verdict.agents)}"
     failed = [agent for agent, output in place.facts.outputs.items() if output.status == "failed"]
+    if failed and not place.verdict.agents:
+        return f"mended by hand: {', '.join(failed)}"
     return f"{place.facts.status}: {', '.join(failed)}" if failed else str(place.facts.status)
 
 
@@ -125,7 +143,12 @@ def _next_step(here: Here, session: Session, standing: Standing, state: str) -> 
     number = place.facts.phase.number
     if place.verdict.step == "gate":
         return f"haytham review {number}{option}, or haytham approve {number}{option} && haytham resume{which}"
-    failed = place.verdict.step == "run" and place.facts.status == "failed"
+    if place.verdict.step == "write":
+        where = files(standing.reading, place.facts.phase, place.verdict.agents)
+        return f"write {where}, then: haytham resume{which}"
+    if state == "paused":
+        return f"haytham resume{which}{raised(standing.reading)}"
+    failed = place.facts.status == "failed" and bool(place.verdict.agents)
     return f"haytham retry {number}{which}" if failed else f"haytham resume{which}"
 
 
@@ -139,7 +162,7 @@ def _tell_the_rest(here: Here, session: Session, error: HaythamError) -> None:
     problems = [str(problem) for problem in error.problems] if isinstance(error, InvalidDocument) else [str(error)]
     last = "next: mend the file that is named, with haytham review, or see all that is wrong: haytham validate"
     facts = {"status": "unreadable", "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
-    _answer(here, session, facts, last)
+    _answer(here, session, facts, [last])
     for problem in problems if not here.options.as_json else ():
         click.echo(f"haytham: {harmless(problem)}", err=True)
 

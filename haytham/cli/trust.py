@@ -7,22 +7,29 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.agent import read_agent, runs_code
+from haytham.agent import runs_code
+from haytham.agent_file import INHERIT, read_agent
 from haytham.session.tasks import agent_texts
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from haytham.session import Session
+    from haytham.session.reading import Reading
 
 
 def may_run_code(session: Session) -> bool:
-    """Whether this session's workflow and model run code, and are on the list."""
-    return bool(_models_that_run_code(session)) and _key(session) in _listed()
+    """Whether this session's workflow and model run code, or lead elsewhere, and are on the list."""
+    return _needs_trust(session) and _is_listed(session)
+
+
+def may_name_model(session: Session) -> bool:
+    """Whether a person who names a model vouches for nothing else: the workflow runs no code, or is on the list."""
+    return not _leads_elsewhere(session.read()) or _is_listed(session)
 
 
 def trust(session: Session) -> None:
-    """Put this session's workflow and model on the list, where they can run code."""
-    if _models_that_run_code(session) and _key(session) not in _listed():
+    """Put this session's workflow and model on the list, where they can run code or lead elsewhere."""
+    if _needs_trust(session) and not _is_listed(session):
         path = _path()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("a", encoding="utf-8") as file:
@@ -35,11 +42,25 @@ def see_own_modules() -> None:
         sys.path.append(os.getcwd())  # noqa: PTH109
 
 
-def _models_that_run_code(session: Session) -> list[str]:
+def _needs_trust(session: Session) -> bool:
+    """Whether a session runs code of its workflow's or its model's, or keeps its history in a place of its own."""
     reading = session.read()
+    model = reading.manifest.value.get("model")
+    return (model is not None and runs_code(model)) or _leads_elsewhere(reading)
+
+
+def _leads_elsewhere(reading: Reading) -> bool:
+    """Whether an agent's own model is code, or the history rests in a place, or a store, of the workflow's own."""
+    policy = reading.workflow.policy
+    if policy.storage_path is not None or ":" in policy.storage_type:
+        return True
     texts = agent_texts(reading.workflow_files().files)
-    models = [read_agent(name, text).model for name, text in texts.items()] + [reading.manifest.value.get("model")]
-    return [model for model in models if model is not None and runs_code(model)]
+    models = {model for name, text in texts.items() for model in read_agent(name, text).models}
+    return any(runs_code(model) for model in models - {INHERIT})
+
+
+def _is_listed(session: Session) -> bool:
+    return _key(session) in _listed()
 
 
 def _key(session: Session) -> str:

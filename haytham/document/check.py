@@ -22,6 +22,7 @@ _FORMAT_WORDS = {
     "time": "a time in ISO 8601, like 2024-11-24T10:00:00Z",
     "digest": "a digest, sha256: and 64 hexadecimal digits",
     "json": "JSON",
+    "money": "dollars with at most six digits behind the point, like 1.5",
 }
 _TYPE_WORDS = {
     "array": "a list",
@@ -46,9 +47,9 @@ def check_text(what: str, value: Any) -> str:
 
 def complaints(kind: Kind, value: Mapping[str, Any], *, without: str | None = None) -> Iterator[tuple[str, str]]:
     """What is wrong with a value: the name of the field and a sentence, for each fault."""
-    unfit = [(name, fault) for name, content in value.items() for fault in _unfit(content)]
-    if unfit:
-        yield from unfit
+    faults = [(name, fault) for name, content in value.items() for fault in unfit(content)]
+    if faults:
+        yield from faults
         return
     if surely_satisfies(_schema(kind, without), value):
         return
@@ -90,7 +91,7 @@ def _is_whole(_checker: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _unfit(content: Any) -> Iterator[str]:
+def unfit(content: Any) -> Iterator[str]:
     """What no document can hold, wherever it stands in a value."""
     waiting, seen = [(content, 0)], 0
     while waiting:
@@ -100,6 +101,7 @@ def _unfit(content: Any) -> Iterator[str]:
             return
         if isinstance(node, dict):
             waiting += [(inner, depth + 1) for inner in (*node, *node.values())]
+            yield from (f"found {quote(key)} as a name; allowed: text" for key in node if not isinstance(key, str))
         elif isinstance(node, list):
             waiting += [(inner, depth + 1) for inner in node]
         elif isinstance(node, str) and not _is_unicode(node):

@@ -25,6 +25,7 @@ _EXACT = 2**53  # below it a whole float and the integer of the same digits are 
 
 # Letters and digits of any script, single spaces, and punctuation that means nothing to Markdown within a line.
 _PLAIN = re.compile(r"(?:[^\W_]|[$(+](?=\w))(?:[^\W_]|_(?=[^\W_])|[.,:;/+()%$@='!?#-]| (?=[^\s_]))*(?<!#)")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.:/-][A-Za-z0-9]+)*")  # most values are; told at a glance
 _ORDERED_ITEM = re.compile(r"\d+[.)](?: |\Z)")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SPAN = re.compile(r'`"(?:[^`]*)"`|`(?:[^`"][^`]*)`')
@@ -48,6 +49,8 @@ class Unreadable(ValueError):
 
 def is_plain(text: str) -> bool:
     """Whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    if _WORDS.fullmatch(text) is not None:
+        return True
     return _PLAIN.fullmatch(text) is not None and _ORDERED_ITEM.match(text) is None
 
 
@@ -70,6 +73,8 @@ def decode_text(text: str) -> str:
         if not isinstance(value, str):
             raise Unreadable(f"found {quote(text)}; allowed: a JSON string in a code span, or plain text")
         return value
+    if _WORDS.fullmatch(text) is not None:
+        return text
     link = _AUTOLINK.match(text)
     if link is not None:  # Markdown shows an address in angle brackets without them
         return link[1]

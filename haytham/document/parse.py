@@ -231,7 +231,8 @@ class _Reading:
         """
         order = [section.name for section in self.kind.sections]
         last = max((order.index(name) for name in found), default=-1)
-        tail = self.kind.sections[last + 1 :]
+        rest = self.kind.sections[last + 1 :]
+        tail = [section for section in rest if not section.is_optional or section.name in self.optional]
         ends_open = last < 0 or (self.kind.sections[last].body is not None and not self.kind.sections[last].shown)
         return not ends_open and all(section.shown for section in tail)
 

@@ -16,6 +16,7 @@ from haytham.session import Session, layout
 from haytham.session.names import check_id, slug
 from haytham.session.reading import check_place
 from haytham.session.shelf import Shelf
+from haytham.snapshot.archive import Archive
 from haytham.store.files import FileStore
 from haytham.store.protocol import ABSENT, bytes_digest
 from haytham.workflow import shipped_workflow
@@ -156,8 +157,19 @@ class ProjectManager:
             locks.enter_context(self._store.lock(project_id))
             for _, session_id in layout.session_folders(self._store.keys(f"{project_id}/", depth=4)):
                 locks.enter_context(self._store.lock(layout.session_lock(project_id, session_id)))
+            self._delete_histories(project_id)
             self._store.prepare("")
             self._store.delete(f"{project_id}/")
+
+    def _delete_histories(self, project_id: str) -> None:
+        """Remove what the project keeps of its past outside of its folder; one that cannot be opened is named."""
+        for session_id in self._store.folders(layout.sessions_prefix(project_id)):
+            try:
+                history = Archive(Session(self._store, project_id, session_id), store=None, may_run_code=False).store
+                if history is not self._store:
+                    history.delete(f"{project_id}/history/")
+            except (HaythamError, OSError) as error:
+                log.warning("the history of session %s stays where it rests: %s", session_id, error)
 
     def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
         """Write a project under the first id that is free."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError, InvalidValue
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from haytham.store.protocol import SharedStore
 
 STARTED = "session_started"
+FORKED = "forked"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Lost:
     mode: str | None
     model: str | None = None
     created: str | None = None
+    lineage: dict[str, Any] = field(default_factory=dict)
 
 
 def lost(session: Session, *, user: str | None, mode: str | None, workflow: str | None = None) -> Lost:
@@ -42,6 +44,7 @@ def lost(session: Session, *, user: str | None, mode: str | None, workflow: str 
         mode=mode or told.get("mode") or _mode_of_folders(session, source),
         model=told.get("model"),
         created=told.get("time"),
+        lineage=_lineage(told),
     )
 
 
@@ -58,8 +61,9 @@ def _rebuild(session: Session, facts: Lost) -> list[str]:
     if facts.user is None or facts.mode is None:
         raise InvalidValue(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
     session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
-    if facts.created is not None:
-        session.change_manifest({"created": facts.created})
+    known = {} if facts.created is None else {"created": facts.created}
+    if known or facts.lineage:
+        session.change_manifest({**known, **facts.lineage})
     return [f"rebuilt {layout.MANIFEST} for user {facts.user} in mode {facts.mode}"]
 
 
@@ -75,8 +79,15 @@ def _sweep(session: Session) -> None:
             store.prepare(folder)
 
 
+def _lineage(told: dict[str, Any]) -> dict[str, Any]:
+    """Where a fork comes from, as the event of its start says."""
+    if told.get("event") != FORKED:
+        return {}
+    return {"forked_from": told["session"], "fork_point": told.get("snapshot"), "purpose": told.get("purpose")}
+
+
 def _started(store: SharedStore, key: str) -> dict[str, Any]:
-    """The event of a session's start; empty where there is none to be read."""
+    """The event of a session's start, or of its fork; empty where there is none to be read."""
     try:
         lines = store.read(key).split(b"\n")
     except FileNotFoundError:
@@ -86,7 +97,7 @@ def _started(store: SharedStore, key: str) -> dict[str, Any]:
             event = json.loads(line or b"{}")
         except ValueError:
             continue
-        if isinstance(event, dict) and event.get("event") == STARTED:
+        if isinstance(event, dict) and event.get("event") in (STARTED, FORKED):
             return event
     return {}
 

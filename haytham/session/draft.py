@@ -46,7 +46,8 @@ class Draft:
         """What there is to edit: outputs first, the feedback last."""
         folder = self._folder()
         found = self._session.store.keys(folder, depth=1)
-        names = [key for key in found if key.endswith(".md") and key != folder + layout.CHECKPOINT]
+        others = (folder + layout.CHECKPOINT, folder + layout.REQUEST)
+        names = [key for key in found if key.endswith(".md") and key not in others]
         return sorted(names, key=lambda key: key == folder + layout.FEEDBACK)
 
     def content(self) -> dict[str, bytes]:

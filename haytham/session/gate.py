@@ -6,17 +6,20 @@ An attempt is one round up to a decision. What a person wrote or decided is neve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.errors import InvalidValue
 from haytham.session import layout
+from haytham.session.page import withdraw
 from haytham.session.shown import shown_feedback
 from haytham.session.summary import Review, decide
 from haytham.session.tasks import Tasks
 from haytham.text import counted, difference, text_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.agent import Task
     from haytham.session.reading import Reading
     from haytham.session.session import Session
@@ -104,25 +107,41 @@ class Gate:
         with self._session.saving() as reading:
             self._start_over(reading, reading.there(number))
 
+    def keep_copy(self, number: int) -> None:
+        """Keep a copy of an attempt that was given a request, with it: another one is about to take its place."""
+        with self._session.saving() as reading:
+            phase = reading.there(number)
+            if _is_given(reading, phase):
+                self._put_aside(reading, phase, move=False)
+
     def retry(self, number: int, by: str | None = None) -> None:
-        """Make a phase run again: lift a skip; leave a failed one to its failed agents; else start a new attempt."""
+        """Make a phase run again: lift a skip; leave a failed one to its failed agents; else start a new attempt.
+
+        Of one that waits for a person to write, those pages are taken back.
+        """
         self.finish()
         self.stamp(by)
         with self._session.saving() as reading:
             phase = reading.there(number)
+            withdraw(self._store, reading, phase)
             checkpoint, review = reading.checkpoint(phase), reading.review(phase)
             status = "pending" if checkpoint is None else checkpoint.value["status"]
             if status in ("skipped", "completed") or (review is not None and review.decision == "skip"):
                 self._start_over(reading, phase)
 
-    def store_output(self, task: Task, facts: Value, text: str) -> bool:
-        """Store what an agent answered; whether it was stored: what a person has written there is never run over."""
+    def store_output(self, task: Task, facts: Value, text: str, state: Mapping[str, Any] | None = None) -> bool:
+        """Store what an agent answered; whether it was stored: what a person has written there is never run over.
+
+        What it changes in the state comes first: a crash before the output is there repeats that, which a merge bears.
+        """
         with self._store.lock(layout.session_lock(self._session.project_id, self._session.session_id)):
             reading = self._session.read()
             phase = reading.there(task.phase)
             there = reading.output(phase, task.agent)
             if there is not None and _is_revised(there):
                 return False
+            if state:
+                self._session.change_state(state)
             if there is not None and there.value["status"] == "completed" and there.value["text"] != text:
                 self._reopen(phase, task.agent)
             self._session.save_task(task.phase, task)
@@ -183,13 +202,17 @@ class Gate:
         return _WORDS[facts["action"]] + (f" with changes, +{added} -{removed}" if added or removed else "")
 
     def _put_aside(self, reading: Reading, phase: Phase, *, move: bool, attempt: int | None = None) -> None:
-        """Copy or move the tasks and outputs of an attempt to its own folder, and move the feedback, last."""
+        """Copy or move the tasks and outputs of an attempt to its own folder, and move the feedback, last.
+
+        A request that nobody was given yet stays where it is, for the next task; tasks, which tell that, go after it.
+        """
         folder = reading.folder(phase)
         aside = layout.attempt_prefix(folder, reading.attempt(phase) if attempt is None else attempt)
+        kept = {layout.CHECKPOINT} | (set() if _is_given(reading, phase) else {layout.REQUEST})
         names = [key.removeprefix(folder) for key in self._store.keys(folder)]
-        names = [name for name in names if not name.startswith(layout.ATTEMPTS) and name != layout.CHECKPOINT]
+        names = [name for name in names if not name.startswith(layout.ATTEMPTS) and name not in kept]
         decided = {} if move else _as_decided(reading, phase)
-        for name in sorted(names, key=lambda name: name == layout.FEEDBACK):
+        for name in sorted(names, key=lambda name: (name == layout.FEEDBACK, name.startswith(layout.TASKS))):
             self._store.write(aside + name, decided.get(name) or self._store.read(folder + name))
             if move or name == layout.FEEDBACK:
                 self._store.delete(folder + name)
@@ -216,6 +239,13 @@ def _is_left_over(reading: Reading, phase: Phase) -> bool:
 
 def _is_revised(output: Document) -> bool:
     return bool(output.value["wrote"] != text_digest(output.value["text"]))
+
+
+def _is_given(reading: Reading, phase: Phase) -> bool:
+    """Whether some agent was given the request that is there."""
+    request = reading.request(phase)
+    given = (reading.task_parts(phase, agent).get("input") for agent in phase.agents if request)
+    return not request or text_digest(request) in given
 
 
 def _is_acted_on(reading: Reading, phase: Phase) -> bool:

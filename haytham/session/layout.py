@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 MANIFEST = "session_manifest.md"
 CHECKPOINT = "checkpoint.md"
 FEEDBACK = "user_feedback.md"
+REQUEST = "request.md"
+STATE = "state.md"
 PROJECT = "project.md"
 
 _VERSION = re.compile(r"(?:\A|/)requirements_v([1-9]\d{0,8})\.md\Z", re.ASCII)
@@ -47,6 +49,15 @@ PRESENTED = "presented/"
 SET_ASIDE = "set_aside/"
 EVIDENCE = "evidence.md"
 EVENTS = "events.jsonl"
+SPEND = "spend.jsonl"
+RESTORING = "restoring/"
+NEVER_FROZEN = frozenset({EVENTS, SPEND})  # they only grow: a snapshot holds none of them, and none is rewound
+
+
+def next_set_aside(keys: list[str]) -> str:
+    """A folder within a session where nothing was set aside before."""
+    names = {key.partition(f"/{SET_ASIDE}")[2].partition("/")[0] for key in keys}
+    return f"{SET_ASIDE}{max((int(name) for name in names if name.isdecimal()), default=0) + 1}/"
 
 
 def attempt_prefix(folder: str, attempt: int) -> str:
@@ -68,7 +79,8 @@ def output_file(agent_name: str) -> str:
 def output_agents(keys: list[str]) -> list[str]:
     """The agents whose outputs are among the files of a phase's folder."""
     names = (key.rpartition("/")[2] for key in keys)
-    return [name[: -len(".md")] for name in names if name.endswith(".md") and name not in (CHECKPOINT, FEEDBACK)]
+    others = (CHECKPOINT, FEEDBACK, REQUEST)
+    return [name[: -len(".md")] for name in names if name.endswith(".md") and name not in others]
 
 
 def workflow_prefix(project_id: str, digest: str) -> str:

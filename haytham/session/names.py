@@ -8,7 +8,7 @@ from typing import Any
 
 from haytham.errors import InvalidValue
 
-_RESERVED = frozenset({"checkpoint", "user_feedback"})
+_RESERVED = frozenset({"checkpoint", "request", "user_feedback"})
 _MOST_CHARACTERS = 100
 _MOST_BYTES = 240
 _FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -26,8 +26,8 @@ def check_agent_name(value: Any) -> str:
     """Refuse an agent name that could not be the name of its file, or is the name of another document."""
     name = check_id("agent name", value)
     if name.casefold() in _RESERVED:
-        taken = " and ".join(sorted(_RESERVED))
-        raise InvalidValue("agent name", value, f"any but {taken}, which are documents of the phase")
+        taken = ", ".join(sorted(_RESERVED))
+        raise InvalidValue("agent name", value, f"any but {taken}: those are other files of the phase")
     return name
 
 

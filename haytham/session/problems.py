@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from haytham.workflow import Phase
 
 _ENVELOPE = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\nhaytham: ")
-_UNREAD = ("workflows", "outputs")
+_UNREAD = ("workflows", "outputs", "history")
+_ASIDE = {layout.SET_ASIDE.rstrip("/"), layout.RESTORING.rstrip("/")}
 _IN_SESSION = 4  # project, "sessions", session, and a name
 _PHASE = re.compile(r"phase_\d+_.+")
 
@@ -65,6 +66,8 @@ def kind_at(key: str) -> str | None:
             return "project"
         case [_, "sessions", _, layout.MANIFEST]:
             return "session_manifest"
+        case [_, "sessions", _, layout.STATE]:
+            return "state"
         case [_, "sessions", _, folder, *rest] if rest and _PHASE.fullmatch(folder) and rest[-1].endswith(".md"):
             return _kind_in_phase(rest)
     return None
@@ -75,6 +78,8 @@ def _kind_in_phase(rest: list[str]) -> str | None:
     if rest[0] == "attempts":
         return _kind_in_phase(rest[2:]) if len(rest) > 2 and rest[1].isdecimal() else None  # noqa: PLR2004
     match rest:
+        case [layout.REQUEST]:  # a person's own words
+            return None
         case ["tasks", _]:
             return "task"
         case [name]:
@@ -106,10 +111,15 @@ def _stray_problems(store: SharedStore, key: str) -> list[Problem]:
         start, parts = store.read(key, limit=64), key.split("/")
         if len(parts) == _IN_SESSION and parts[1] == "sessions" and _PHASE.fullmatch(parts[3]):
             yield Problem("is a file, and has the name of a phase's folder; move it away", file=key)
-        elif parts[1] not in _UNREAD and layout.SET_ASIDE.rstrip("/") not in parts and _ENVELOPE.match(start):
+        elif not _is_left_alone(parts) and _ENVELOPE.match(start):
             yield Problem("is a document where none belongs; move it back, or out of the projects", file=key)
 
     return _told(key, look) if "/" in key else []
+
+
+def _is_left_alone(parts: list[str]) -> bool:
+    """Whether a file may hold whatever it does: in a folder that is not read, set aside, or a person's request."""
+    return parts[1] in _UNREAD or bool(_ASIDE & set(parts)) or parts[-1] == layout.REQUEST
 
 
 def _session_problems(store: SharedStore, project_id: str, session_id: str) -> list[Problem]:
@@ -133,6 +143,7 @@ def _phase_problems(store: SharedStore, reading: Reading, phase: Phase) -> Itera
     folder = reading.folder(phase)
     yield from _told(folder + layout.CHECKPOINT, lambda: _checkpoint_problems(reading, phase))
     yield from _told(folder + layout.FEEDBACK, lambda: _feedback_problems(reading, phase))
+    yield from _told(folder + layout.REQUEST, lambda: _request_problems(reading, phase))
     for agent in layout.output_agents(store.keys(folder, depth=1)):
         yield from _told(folder + layout.output_file(agent), partial(_output_problems, reading, phase, agent))
 
@@ -145,6 +156,11 @@ def _feedback_problems(reading: Reading, phase: Phase) -> list[Problem]:
     found = reading.feedback(phase)
     reading.review(phase)
     return [] if found is None else found.disagreements(shown_feedback(phase))
+
+
+def _request_problems(reading: Reading, phase: Phase) -> list[Problem]:
+    reading.request(phase)
+    return []
 
 
 def _output_problems(reading: Reading, phase: Phase, agent: str) -> list[Problem]:

@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, InvalidValue, NotThere
+from haytham.policy import Limits
 from haytham.session import layout
 from haytham.session.condition import left_out
 from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
+from haytham.session.spend import Account, Refusal, Spend
 from haytham.session.summary import Review, Summary, UnlikeDecision, decide
 from haytham.text import text_digest
 from haytham.workflow import FILE, Workflow, WorkflowFiles, read_text, read_workflow, shipped_workflow
@@ -229,6 +231,29 @@ class Reading:
         found = ((agent, self._shelf.find("agent_output", folder + layout.output_file(agent))) for agent in agents)
         return {agent: document for agent, document in found if document is not None}
 
+    @property
+    def limits(self) -> Limits:
+        """What the session may spend: as the manifest says, else as the workflow does."""
+        usual, own = self.workflow.limits, self.manifest.value
+        cost = float(own["max_cost"]) if "max_cost" in own else usual.max_cost
+        tokens = own.get("max_tokens", usual.max_tokens)
+        return Limits(cost, tokens, usual.warn_at)
+
+    def account(self) -> Account:
+        """What the session has spent."""
+        return Spend(self._shelf.store, self.prefix).read()
+
+    def pause(self) -> str | None:
+        """Why the session is paused: a call was refused, and the limits are still those; None where it is not."""
+        found = self.refusal()
+        return None if found is None else found.why
+
+    def refusal(self) -> Refusal | None:
+        """The first call that was refused in the last run, while the limits are still those."""
+        limits = self.limits.max_cost, self.limits.max_tokens
+        refused = self.account().refused
+        return next((one for one in refused if (one.max_cost, one.max_tokens) == limits), None)
+
     @cached_property
     def idea(self) -> str:
         """The idea of the project that the session belongs to; empty for a session without a project."""
@@ -238,10 +263,21 @@ class Reading:
     @cached_property
     def evidence(self) -> str:
         """What a person knows, as they wrote it; absent counts as empty."""
+        return self._own_words(self.prefix + layout.EVIDENCE)
+
+    def request(self, phase: Phase) -> str:
+        """What a person asks for in the present attempt at a phase, as they wrote it; absent counts as empty."""
+        return self._own_words(self.folder(phase) + layout.REQUEST)
+
+    def _own_words(self, key: str) -> str:
         try:
-            return read_text(self._shelf.store.read(self.prefix + layout.EVIDENCE), self.prefix + layout.EVIDENCE)
+            return read_text(self._shelf.store.read(key), key)
         except FileNotFoundError:
             return ""
+
+    def state(self) -> Document | None:
+        """The values that the caller keeps with the session; none before they were first changed."""
+        return self._find("state", self.prefix + layout.STATE)
 
     def feedback(self, phase: Phase) -> Document | None:
         """A person's review of the phase."""
@@ -281,6 +317,7 @@ class Reading:
             checkpoints={number: found.value for number, found in checkpoints.items() if found is not None},
             reviews={number: review for number, review in reviews.items() if review is not None},
             left_out=left_out(self),
+            paused=self.pause() is not None,
         )
 
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:

@@ -15,12 +15,14 @@ from haytham import clock
 from haytham.document.check import check_text
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
+from haytham.session.aside import set_aside, unowned
 from haytham.session.names import check_agent_name, check_id, title
 from haytham.session.reading import Reading
+from haytham.session.restoring import finish, is_unfinished
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
+from haytham.session.state import change_state, read_state
 from haytham.session.summary import Summary, decide
-from haytham.store.protocol import ABSENT
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ class Session:
 
     def read(self) -> Reading:
         """The session as its files say it is; FileNotFoundError or InvalidDocument where its manifest does not say."""
+        self.finish_restore()
         return Reading(self._shelf, self.project_id, self.session_id)
 
     def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any) -> None:
@@ -160,7 +163,7 @@ class Session:
         with self._locked():
             reading = self._begin()
             phases = source.workflow.mode_phases(reading.manifest.value["execution_mode"])
-            said = self._set_aside(self._unowned(reading, phases))
+            said = set_aside(self.store, self.prefix, unowned(reading, phases, self.store.keys(self.prefix)))
             self._prepare(phases)
             facts = {"workflow": source.digest, "phases": source.workflow.digest, "origin": source.origin}
             value = {**reading.manifest.value, **facts, "last_updated": clock.now()}
@@ -170,40 +173,20 @@ class Session:
         self.redraw()
         return said
 
-    def _unowned(self, reading: Reading, phases: tuple[Phase, ...]) -> list[str]:
-        """Documents of phases that the new workflow has not, or of agents that its phases have not."""
-        owned = {layout.phase_folder(phase): phase for phase in phases}
-        names = {(phase.number, phase.name, phase.slug) for phase in phases}
-        kept = {
-            layout.phase_folder(phase) for phase in reading.phases if (phase.number, phase.name, phase.slug) in names
-        }
-        keys = [key.removeprefix(self.prefix) for key in self.store.keys(self.prefix)]
-        found = []
-        for name in (key for key in keys if key.startswith("phase_")):
-            folder, _, rest = name.partition("/")
-            agents = layout.output_agents([rest]) if "/" not in rest else []
-            lost = folder in owned and any(agent not in owned[folder].agents for agent in agents)
-            if folder not in kept or lost:
-                found.append(name)
-        return found
-
-    def _set_aside(self, names: list[str]) -> list[str]:
-        """Move documents to a folder of their own, one that nothing was set aside in before; what is where."""
-        there = self.store.keys(self.prefix + layout.SET_ASIDE)
-        before = {key.removeprefix(self.prefix).split("/")[1] for key in there}
-        aside = f"{layout.SET_ASIDE}{len(before) + 1}/"
-        for name in names:
-            self.store.write(f"{self.prefix}{aside}{name}", self.store.read(self.prefix + name), expect=ABSENT)
-            self.store.delete(self.prefix + name)
-        folders = {name.partition("/")[0] for name in names}
-        return [f"set aside: {folder}, now in {aside}{folder}" for folder in sorted(folders)]
-
     def change_manifest(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Change what the manifest is the home of; what it says then."""
         with self._locked():
             reading = self._begin()
             self._write_manifest(reading, {**reading.manifest.value, **facts})
             return self.read().manifest.value
+
+    def state(self) -> dict[str, Any]:
+        """The values that the caller keeps with the session."""
+        return read_state(self)
+
+    def change_state(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge changes into those values, by the rules of JSON merge patch; all of them then."""
+        return change_state(self, changes)
 
     @contextmanager
     def saving(self) -> Iterator[Reading]:
@@ -220,6 +203,15 @@ class Session:
         with _only_shown(reading.manifest.key):
             if reading.manifest.parsed.retouched:
                 _report(reading.manifest.disagreements(shown_manifest(reading.summary())))
+
+    def finish_restore(self) -> None:
+        """Finish what a killed restore or merge left half done; every opening of a session comes by here."""
+        if is_unfinished(self.store, self.prefix):
+            with self._locked():
+                for path in finish(self.store, self.prefix):
+                    log.warning(
+                        "%s%s: was written while a restore lay unfinished, and is kept there", self.prefix, path
+                    )
 
     def _locked(self) -> AbstractContextManager[None]:
         return self.store.lock(layout.session_lock(self.project_id, self.session_id))

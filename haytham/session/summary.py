@@ -46,6 +46,7 @@ class Summary:
     checkpoints: Mapping[int, Mapping[str, Any]]
     reviews: Mapping[int, Review]
     left_out: Mapping[int, str] = field(default_factory=dict)
+    paused: bool = False
 
     @property
     def statuses(self) -> dict[int, str]:
@@ -83,6 +84,8 @@ class Summary:
         done = all(status in ("completed", "skipped") for status in self.statuses.values())
         if "closed" in self.manifest or (done and not unsettled):
             return "completed"
+        if self.paused:
+            return "paused"
         if self.statuses.get(self.current_phase) == "failed":
             return "failed"
         return "waiting" if any(review.open for review in reviews) else "in_progress"

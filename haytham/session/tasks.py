@@ -1,4 +1,4 @@
-"""What each agent would be asked now: the idea, its file, the texts and comments it builds on, the changes wanted."""
+"""What each agent would be asked now: the idea, its file, the texts it builds on, what a person wants."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from haytham.text import difference
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from haytham.agent_file import AgentSpec
     from haytham.session.reading import PutAside, Reading
     from haytham.workflow import Phase
 
@@ -25,9 +26,21 @@ class Tasks:
         self._reading = reading
 
     @cached_property
+    def _files(self) -> Mapping[str, bytes]:
+        return self._reading.workflow_files().files
+
+    @cached_property
     def agent_files(self) -> dict[str, str]:
         """The texts of the agents' files, by agent."""
-        return agent_texts(self._reading.workflow_files().files)
+        return agent_texts(self._files)
+
+    def contract(self, spec: AgentSpec) -> Any:
+        """What an agent's answer must have: the workflow's own contract of that name, else the shipped one."""
+        if spec.contract is None:
+            return None
+        from haytham.contract import load_contract  # noqa: PLC0415 - only where an agent has one
+
+        return load_contract(spec.contract, self._files)
 
     @cached_property
     def left_out(self) -> dict[int, str]:
@@ -50,6 +63,7 @@ class Tasks:
             before=self._before(phase, agent),
             previous=self._previous(phase),
             evidence=self._reading.evidence,
+            request=self._reading.request(phase),
         )
 
     def due(self, phase: Phase) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A store in a folder: the only place that writes session data to disk.
+"""A store in a folder: keys, links and locks; `disk` beside it does the writing. Nothing else writes session data.
 
 A write is a temporary file in the same folder, fsync, replace, fsync of the folder: a reader sees the old bytes or
 the new ones, whatever is killed when. Names with a leading dot are never keys: temporary files, locks, editors' files.
@@ -6,10 +6,7 @@ the new ones, whatever is killed when. Names with a leading dot are never keys: 
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
-import shutil
 import stat
 import threading
 from contextlib import contextmanager, nullcontext, suppress
@@ -17,26 +14,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham import clock
-from haytham.errors import InvalidValue, Locked, NotThere, Running
+from haytham.errors import Conflict, InvalidValue, Locked, NotThere, Running
+from haytham.store import disk
 from haytham.store.owner import HOST, NOBODY, read_owner
-from haytham.store.protocol import ANY, bytes_digest, check_expected, check_key, check_line, check_prefix
+from haytham.store.protocol import (
+    ABSENT,
+    ANY,
+    bytes_digest,
+    check_expected,
+    check_files,
+    check_folder,
+    check_key,
+    check_line,
+    check_prefix,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from haytham.store.owner import Owner
 
-log = logging.getLogger(__name__)
-
-_TEMPORARY = ".haytham-"
 _LOCKS = ".locks"
 _ALL = ""
 _PATIENCE = 60.0
 _POLL = 0.002
 _FRESH = 2.0
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 class _Own(threading.local):
@@ -64,77 +67,113 @@ class FileStore:
         if not is_there:
             raise NotThere("document", key)
         try:
-            handle = os.open(path, _READ)
+            data = disk.read_file(path, limit)
         except FileNotFoundError:  # it went away in between
             raise NotThere("document", key) from None
-        try:
-            about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode):
-                raise InvalidValue("key", key, "a file; this is a folder, a pipe or a device")
-            return _read_all(handle, about.st_size if limit is None else min(limit, about.st_size))
-        finally:
-            os.close(handle)
+        if data is None:
+            raise InvalidValue("key", key, "a file; this is a folder, a pipe or a device")
+        return data
 
     def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
         """Replace a file, all or nothing, where what is there is as expected."""
         path = self._name(key)
         folder = path.rpartition("/")[0]
-        temporary = _write_temporary(folder, data)
+        temporary = disk.write_temporary(folder, data)
         try:
             self._put(key, temporary, path, expect)
         except BaseException:
-            _remove(temporary)
+            disk.remove(temporary)
             raise
-        _sync_folder(folder)
+        disk.sync_folder(folder)
         return bytes_digest(data)
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Replace several files, each all or nothing; their folders are synced once, at the end."""
+        paths = {self._name(key): data for key, data in files.items()}
+        temporaries: dict[str, str] = {}
+        try:
+            for path, data in paths.items():
+                temporaries[path] = disk.write_temporary(path.rpartition("/")[0], data)
+            for path, temporary in temporaries.items():
+                os.replace(temporary, path)
+        except BaseException:
+            for temporary in temporaries.values():
+                disk.remove(temporary)
+            raise
+        for folder in {path.rpartition("/")[0]: None for path in paths}:
+            disk.sync_folder(folder)
+
+    def write_folder(self, prefix: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Write a new folder under a temporary name, whole and synced, then give it its own name."""
+        folder = self._name(check_folder(prefix)[:-1])
+        parent = folder.rpartition("/")[0]
+        self._check_free(prefix, folder)
+        disk.make_folder(parent)
+        temporary = disk.temporary_name(parent)
+        try:
+            disk.write_tree(temporary, check_files(files))
+            self._name_folder(prefix, temporary, folder)
+        except BaseException:
+            disk.remove(temporary)
+            raise
 
     def append(self, key: str, line: bytes) -> None:
         """Add a line to a file, whole or not at all; a line that a crash cut off is ended first."""
         path = self._name(key)
         folder = path.rpartition("/")[0]
-        _make_folder(folder)
+        disk.make_folder(folder)
         with self._lock(_ALL):
             is_new = not os.path.lexists(path)
-            _append_line(path, check_line(line))
+            disk.append_line(path, check_line(line))
         if is_new:
-            _sync_folder(folder)
+            disk.sync_folder(folder)
 
     def delete(self, key: str) -> None:
         """Remove a file, or a folder with all it holds: out of sight at once, then for good."""
         path = self._name(key.removesuffix("/"))
         folder = path.rpartition("/")[0]
-        gone = f"{folder}/{_TEMPORARY}{secrets.token_hex(8)}"
+        gone = disk.temporary_name(folder)
         if key.endswith("/") != Path(path).is_dir():
             return
         with suppress(FileNotFoundError, NotADirectoryError):
             os.rename(path, gone)
-            _sync_folder(folder)
-            _remove(gone)
+            disk.sync_folder(folder)
+            disk.remove(gone)
 
-    def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
+    def keys(self, prefix: str = "", *, depth: int | None = None, empty: bool = False) -> list[str]:
         """The files below a folder, sorted; names with a leading dot are none."""
         start = check_prefix(prefix)
-        return sorted(start + name for name in _walk(self._folder(start), "", depth))
+        found = disk.walk(self._folder(start), depth=depth, empty=empty)
+        return sorted([start + name for name in found] if start else found)
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """The names of the folders in a folder, sorted; a link to a folder is none."""
+        return sorted(disk.subfolders(self._folder(check_prefix(prefix))))
 
     def prepare(self, prefix: str) -> None:
         """Make a folder, and sweep the temporary files that killed writers left in it."""
         folder = self._folder(check_prefix(prefix))
-        _make_folder(folder)
-        for entry in os.scandir(folder):
-            if entry.name.startswith(_TEMPORARY):
-                _remove(entry.path)
+        disk.make_folder(folder)
+        disk.sweep(folder)
 
     def holds(self, prefix: str) -> bool:
         """Whether a folder is there, be it empty."""
         return os.path.isdir(self._folder(check_prefix(prefix)))
 
-    def stamp(self, key: str) -> object | None:
-        """Identity, size and times of a file; None for one that changed a moment ago, as clocks of disks are coarse."""
+    def is_plain(self, key: str) -> bool:
+        """Whether a file is there that is no link."""
         try:
-            about = os.stat(self._name(key))
+            return stat.S_ISREG(os.lstat(f"{self._root}/{check_key(key)}").st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def stamp(self, key: str) -> object | None:
+        """Identity, size and times of a file; None for a link, and for what changed a moment ago: clocks are coarse."""
+        try:
+            about = os.lstat(f"{self._root}/{check_key(key)}")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if clock.seconds() - max(about.st_mtime, about.st_ctime) < _FRESH:
+        if not stat.S_ISREG(about.st_mode) or clock.seconds() - max(about.st_mtime, about.st_ctime) < _FRESH:
             return None
         return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
@@ -163,7 +202,7 @@ class FileStore:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
         note = self._note(name)
-        _make_folder(note.rpartition("/")[0])
+        disk.make_folder(note.rpartition("/")[0])
         lock = FileLock(f"{note.rpartition('/')[0]}/.run", timeout=0)
         try:
             lock.acquire()
@@ -177,7 +216,7 @@ class FileStore:
             try:
                 yield
             finally:
-                _remove(note)
+                disk.remove(note)
         finally:
             lock.release()
 
@@ -195,7 +234,7 @@ class FileStore:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
         path = f"{self._root}/{_LOCKS}/{folder}.lock"
-        _make_folder(path.rpartition("/")[0])
+        disk.make_folder(path.rpartition("/")[0])
         lock = FileLock(path, timeout=_PATIENCE, poll_interval=_POLL)
         try:
             lock.acquire()
@@ -238,108 +277,21 @@ class FileStore:
         covered = any(key.startswith(f"{name}/") for name in self._own.held)
         return nullcontext() if covered else self._lock(_ALL)
 
+    def _name_folder(self, prefix: str, temporary: str, folder: str) -> None:
+        try:
+            disk.name_folder(temporary, folder)
+        except FileExistsError:  # somebody wrote to it in between
+            self._check_free(prefix, folder)
+            raise
+
+    def _check_free(self, prefix: str, folder: str) -> None:
+        """Raise Conflict where a folder that is to be new holds something."""
+        held = disk.occupant(folder)
+        if held is not None:
+            raise Conflict(prefix, ABSENT, held.removeprefix(f"{self._root}/"))
+
     def _found(self, key: str) -> str | None:
         try:
             return bytes_digest(self.read(key))
         except FileNotFoundError:
             return None
-
-
-def _write_temporary(folder: str, data: bytes) -> str:
-    """A new file with these bytes, on the disk, under a name that is no key."""
-    temporary = f"{folder}/{_TEMPORARY}{secrets.token_hex(8)}"
-    try:
-        file = os.open(temporary, _CREATE, 0o666)
-    except FileNotFoundError:
-        _make_folder(folder)
-        file = os.open(temporary, _CREATE, 0o666)
-    try:
-        _write_all(file, data)
-        os.fsync(file)
-    except BaseException:
-        _remove(temporary)
-        raise
-    finally:
-        os.close(file)
-    return temporary
-
-
-def _make_folder(folder: str) -> None:
-    """Make a folder and what is missing above it, to stay."""
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    _make_folder(parent)
-    with suppress(FileExistsError):
-        os.mkdir(folder)
-        _sync_folder(parent)
-
-
-def _remove(path: str) -> None:
-    """Remove a file or a folder; who else removes it at the same time is welcome to."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, onerror=_unless_gone)
-    else:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-
-
-def _unless_gone(_call: object, _path: str, about: tuple[type[BaseException], BaseException, object]) -> None:
-    if not isinstance(about[1], FileNotFoundError):
-        raise about[1]
-
-
-def _read_all(file: int, size: int) -> bytes:
-    """The first bytes of a file, as many as it had when it was opened."""
-    data = os.read(file, size)
-    while len(data) < size and (more := os.read(file, size - len(data))):
-        data += more
-    return data
-
-
-def _write_all(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _append_line(path: str, line: bytes) -> None:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        size = os.lseek(file, 0, os.SEEK_END)
-        ended = not size or os.lseek(file, size - 1, os.SEEK_SET) < 0 or os.read(file, 1) == b"\n"
-        try:
-            _write_all(file, line if ended else b"\n" + line)
-            os.fsync(file)
-        except OSError:
-            os.ftruncate(file, size)
-            raise
-    finally:
-        os.close(file)
-
-
-def _sync_folder(folder: str) -> None:
-    if os.name == "nt":  # a folder cannot be opened there, and need not be
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _walk(folder: str, start: str, depth: int | None) -> Iterator[str]:
-    try:
-        entries = list(os.scandir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if not entry.is_dir(follow_symlinks=False):
-            yield start + entry.name
-        elif depth is None or depth > 1:
-            try:
-                yield from _walk(entry.path, f"{start}{entry.name}/", None if depth is None else depth - 1)
-            except PermissionError as error:
-                log.warning("a folder cannot be read and is passed over: %s", error)

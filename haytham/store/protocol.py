@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 from haytham.errors import Conflict, InvalidValue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
+VERBS = ("read", "write", "append", "delete", "keys", "prepare", "close")
 ANY = "anything"
 ABSENT = "nothing there"
 
@@ -49,8 +51,30 @@ class Store(Protocol):
 class SharedStore(Store, Protocol):
     """A store that several processes write sessions to: it knows folders, and can hold a lock."""
 
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Put bytes under several keys, each whole, all to stay; they appear in the order of the mapping."""
+
+    def write_folder(self, prefix: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Put a new folder, all of its keys or none, to stay; Conflict where it holds something already.
+
+        Its keys are told from the folder on; one that ends in `/` is an empty folder's, and has no bytes. Where this
+        raises, whatever the reason, nothing is there.
+        """
+
+    def keys(self, prefix: str = "", *, depth: int | None = None, empty: bool = False) -> list[str]:
+        """All keys below a folder, sorted; with `empty`, so are the folders that hold nothing, with `/` at their end.
+
+        Of folders that lie in each other and hold nothing, the innermost is told.
+        """
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """The names of the folders directly below a folder, sorted."""
+
     def holds(self, prefix: str) -> bool:
         """Whether a folder was prepared or written to, and not deleted since."""
+
+    def is_plain(self, key: str) -> bool:
+        """Whether a key has bytes of its own: it is there, and is neither a folder nor a link to something else."""
 
     def stamp(self, key: str) -> object | None:
         """What is another whenever the bytes under a key may be others, told without reading; None if unsure."""
@@ -64,6 +88,16 @@ class SharedStore(Store, Protocol):
         A thread may hold it twice. Who writes below a folder that has a lock holds it, always: expectations are then
         checked under it.
         """
+
+
+def write_all(store: Store, files: Mapping[str, bytes]) -> None:
+    """Put bytes under several keys: at once where the store knows how, else one by one."""
+    at_once = getattr(store, "write_all", None)
+    if at_once is not None:
+        at_once(files)
+        return
+    for key, data in files.items():
+        store.write(key, data)
 
 
 def bytes_digest(data: bytes) -> str:
@@ -83,6 +117,22 @@ def check_prefix(prefix: str) -> str:
     if prefix and not prefix.endswith("/"):
         raise InvalidValue("prefix", prefix, "nothing, or a folder with / at its end")
     return check_key(prefix[:-1]) + "/" if prefix else ""
+
+
+def check_folder(prefix: str) -> str:
+    """Refuse a prefix that is not a folder's own: the whole store is none."""
+    if not prefix:
+        raise InvalidValue("prefix", prefix, "a folder with / at its end")
+    return check_prefix(prefix)
+
+
+def check_files(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """The keys and bytes of a new folder, refused one by one as they come."""
+    for key, data in files:
+        check_key(key.removesuffix("/"))
+        if data and key.endswith("/"):
+            raise InvalidValue("key", key, "a key without / at its end, since it has bytes")
+        yield key, data
 
 
 def check_line(line: bytes) -> bytes:

@@ -1,0 +1,272 @@
+"""`provider:model`: a language model of any provider that pydantic-ai speaks to, streamed.
+
+One call is one request, without tries of its own: the caller owns those. What it costs is told by `price`, what goes
+wrong by `refusal`. pydantic-ai and a provider's package take more than a second to import, so that waits for a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeGuard
+from urllib.parse import unquote, urlsplit
+
+from haytham.agent import Reply
+from haytham.agents.price import priced
+from haytham.agents.refusal import (
+    ALL_THOUGHT,
+    BROKEN,
+    CUT_OFF,
+    EMPTY,
+    FILTERED,
+    NO_WEB_SEARCH,
+    TOOLS_ONLY,
+    Called,
+    failure,
+    quoted,
+    told,
+)
+from haytham.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelResponse,
+        ModelResponsePart,
+        ModelResponseStreamEvent,
+        NativeToolCallPart,
+    )
+    from pydantic_ai.models import Model, ModelRequestParameters
+    from pydantic_ai.settings import ModelSettings
+
+    from haytham.agent import Agent, Task
+    from haytham.agent_file import AgentSpec
+    from haytham.agents.refusal import Refusal
+    from haytham.errors import AgentFailed
+
+_WEB_SEARCH = ("web_search", "WebSearch")
+_MOST_TURNS = 10  # a provider that searches for long pauses, and is asked to go on
+_EARLIER = 0.99  # of the time it has, so that what has come by then is not lost
+_SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+
+
+def open_agent(model: str) -> Agent:
+    """The agent for a model, named with its provider before the first colon."""
+    provider, _, name = model.partition(":")
+    if not provider or not name:
+        raise InvalidValue("model", model, "provider:model")
+
+    def connect() -> Model[Any]:
+        from pydantic_ai.models import infer_model  # noqa: PLC0415 - see above
+
+        return infer_model(model)
+
+    return agent_of(model, connect)
+
+
+def agent_of(model: str, connect: Callable[[], Model[Any]]) -> Agent:
+    """The agent for whatever model `connect` makes; it is made for each call, and closed after it."""
+
+    async def agent(task: Task, spec: AgentSpec) -> Reply:
+        call = _Call(model, spec)
+        tell = task.tell if spec.runtime.get("stream", True) else None
+        async with aclosing(call.pieces(connect, task.prompt)) as pieces:
+            async for piece in pieces:
+                if tell is not None:
+                    tell(_unicode(piece))
+        return call.reply()
+
+    return agent
+
+
+class _Call:
+    """One call and what has come of it so far, so that a failure can tell what was received."""
+
+    def __init__(self, model: str, spec: AgentSpec) -> None:
+        self._model, self._spec = model, spec
+        self._called = Called(model, timeout=spec.timeout)
+        self._pieces: list[str] = []
+        self._answers: list[ModelResponse] = []
+        self._failure: AgentFailed | None = None
+        self._paragraph = False
+
+    @property
+    def _text(self) -> str:
+        return _unicode("".join(self._pieces))
+
+    async def pieces(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
+        """The answer, piece by piece. An error is kept and not passed on: it may carry the key in any of its causes."""
+        try:
+            async with asyncio.timeout(self._spec.timeout * _EARLIER), aclosing(self._turns(connect, prompt)) as pieces:
+                async for piece in pieces:
+                    self._pieces.append(piece)
+                    yield piece
+        except Exception as error:  # noqa: BLE001 - whatever a provider's package raises, no secret in it may get out
+            self._failure = told(error, self._called, self._text)
+
+    async def _turns(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
+        """Ask, and ask to go on as often as the provider pauses."""
+        from pydantic_ai.messages import ModelRequest  # noqa: PLC0415 - see above
+
+        model = connect()
+        self._called = replace(self._called, url=_address(model), secrets=tuple(_secrets(model)))
+        messages: list[ModelMessage] = [ModelRequest.user_text_prompt(prompt)]
+        async with model:
+            settings, wanted = _settings(model, self._spec), self._wanted(model)
+            for _ in range(_MOST_TURNS):
+                async with model.request_stream(messages, settings, wanted) as stream:
+                    async for event in stream:
+                        if piece := self._piece(event):
+                            yield piece
+                self._answers.append(stream.get())
+                if self._answers[-1].state != "suspended":
+                    return
+                messages.append(self._answers[-1])
+
+    def _piece(self, event: ModelResponseStreamEvent) -> str:
+        """The text that an event brings; where something else came in between, it begins a paragraph."""
+        if event.event_kind == "part_start" and event.part.part_kind != "text":
+            self._paragraph = bool(self._pieces)
+        text = _text(event)
+        if not text or not self._paragraph:
+            return text
+        self._paragraph = False
+        return f"\n\n{text}"
+
+    def _wanted(self, model: Model[Any]) -> ModelRequestParameters:
+        """What a model is given besides the prompt: a search of its own where the agent's file asks for one.
+
+        Tools of other programs (Read, Bash …) that an agent's file may name are left alone.
+        """
+        from pydantic_ai.models import ModelRequestParameters  # noqa: PLC0415 - see above
+        from pydantic_ai.native_tools import WebSearchTool  # noqa: PLC0415 - see above
+
+        search = next((tool for tool in self._spec.tools if tool in _WEB_SEARCH), None)
+        if search is None:
+            return ModelRequestParameters()
+        if WebSearchTool not in model.profile.get("supported_native_tools", model.supported_native_tools()):
+            raise failure(NO_WEB_SEARCH, self._called, tool=search)
+        return ModelRequestParameters(native_tools=[WebSearchTool()])
+
+    def reply(self) -> Reply:
+        """What was answered; AgentFailed where that is no answer."""
+        failed = self._failure or self._wanting()
+        if failed is not None:
+            raise failed
+        tools = (part.tool_name for answer in self._answers for part in answer.parts if _is_call(part))
+        return Reply(
+            self._text,
+            model=_line(self._answers[-1].model_name) or self._model,
+            tools_used=tuple(dict.fromkeys(tools)),
+            **self._paid(),
+        )
+
+    def _wanting(self) -> AgentFailed | None:
+        """What is wrong with an answer that came to its end."""
+        last = self._answers[-1]
+        if not _has_ended(last):
+            return failure(BROKEN, self._called, text=self._text)
+        if last.finish_reason == "content_filter":
+            return self._failed(FILTERED, words=_why(last, self._called))
+        if last.finish_reason == "length":
+            refusal = CUT_OFF if self._text.strip() else ALL_THOUGHT
+            return self._failed(refusal, most=self._spec.max_output_tokens)
+        if self._text.strip():
+            return None
+        tools = ", ".join(dict.fromkeys(call.tool_name for call in last.tool_calls))
+        return self._failed(TOOLS_ONLY, tools=tools) if tools else self._failed(EMPTY)
+
+    def _failed(self, refusal: Refusal, **facts: Any) -> AgentFailed:
+        return failure(refusal, self._called, text=self._text, **facts, **self._paid())
+
+    def _paid(self) -> dict[str, Any]:
+        """Tokens and cost of a whole answer, each None where the provider does not tell."""
+        usages = [answer.usage for answer in self._answers]
+        if not all(usage.has_values() and not usage.unmeasured_requests for usage in usages):
+            return dict.fromkeys(("input_tokens", "output_tokens", "cost"))
+        costs = [_cost(self._model, answer) for answer in self._answers]
+        return {
+            "input_tokens": sum(usage.input_tokens for usage in usages),
+            "output_tokens": sum(usage.output_tokens for usage in usages),
+            "cost": None if None in costs else math.fsum(cost for cost in costs if cost is not None),
+        }
+
+
+def _settings(model: Model[Any], spec: AgentSpec) -> ModelSettings:
+    """How long and how much a model may answer; without what it would only warn about."""
+    wanted: ModelSettings = {"max_tokens": spec.max_output_tokens}
+    if "timeout" not in model.unsupported_settings:
+        wanted["timeout"] = spec.timeout
+    if "max_retries" not in model.unsupported_settings:
+        wanted["max_retries"] = 0
+    return wanted
+
+
+def _text(event: ModelResponseStreamEvent) -> str:
+    if event.event_kind == "part_start":
+        return event.part.content if event.part.part_kind == "text" else ""
+    if event.event_kind == "part_delta":
+        return event.delta.content_delta if event.delta.part_delta_kind == "text" else ""
+    return ""
+
+
+def _has_ended(answer: ModelResponse) -> bool:
+    """Whether a provider said that its answer is over; a connection that closes in good order says nothing."""
+    if answer.state != "complete":
+        return False
+    silent = answer.finish_reason is None or bool(answer.usage.unmeasured_requests)
+    return answer.provider_url is None or not silent or "finish_reason" in (answer.provider_details or {})
+
+
+def _why(answer: ModelResponse, called: Called) -> str:
+    """Why a provider held its answer back, in its own words, where it says so."""
+    details = answer.provider_details or {}
+    return quoted(str(details.get("refusal") or details.get("finish_reason") or ""), called)
+
+
+def _cost(model: str, answer: ModelResponse) -> float | None:
+    """What an answer cost: as the provider says, else by its price."""
+    details: Mapping[str, Any] = answer.provider_details or {}
+    said = answer.usage.cost if answer.usage.cost is not None else details.get("cost")
+    if said is not None:
+        return float(said)
+    provider, _, name = model.partition(":")
+    prices = (
+        priced(answer.usage, known, provider=provider, url=answer.provider_url, context=details)
+        for known in (answer.model_name, name)
+        if known
+    )
+    return next((price for price in prices if price is not None), None)
+
+
+def _is_call(part: ModelResponsePart) -> TypeGuard[NativeToolCallPart]:
+    """Whether a part is the provider's call of a tool of its own."""
+    return part.part_kind == "builtin-tool-call"
+
+
+def _address(model: Model[Any]) -> str | None:
+    return getattr(model, "base_url", None)
+
+
+def _secrets(model: Model[Any]) -> Iterator[str]:
+    """What a model's connection holds that must never be told: keys, whatever headers were added, who logs in."""
+    held: Mapping[str, Any] = getattr(getattr(model.provider, "client", None), "__dict__", {})
+    yield from (value for name, value in held.items() if isinstance(value, str) and _SECRET.search(name))
+    headers = held.get("_custom_headers")
+    yield from (value for value in dict(headers or {}).values() if isinstance(value, str))
+    address = urlsplit(_address(model) or "")
+    yield from (unquote(part) for part in (address.username, address.password) if part)
+
+
+def _line(text: str | None) -> str:
+    return text if text and text.isprintable() else ""
+
+
+def _unicode(text: str) -> str:
+    """A text as it can be stored: halves of a character that came in two pieces are put together, others replaced."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

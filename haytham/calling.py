@@ -1,0 +1,247 @@
+"""Asking an agent: within the budget, as often as its file allows, until its reply keeps its contract.
+
+Whatever an agent raises is its failure, and comes back as a value with all that was spent on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from haytham import clock
+from haytham.agent import DEFAULT_MODEL, Reply, ask, find_agent, runs_code
+from haytham.agent_file import INHERIT
+from haytham.agents.human import WaitsForPerson
+from haytham.budget import Amount, Total, added, estimated_tokens, refusal, warning
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, NotTrusted
+from haytham.masking import masked
+from haytham.policy import Limits
+from haytham.prompt import repair_prompt
+from haytham.session.spend import Call, Refusal, Spend
+from haytham.session.state import EMPTY, changed
+
+if TYPE_CHECKING:
+    from haytham.agent import Agent, Task
+    from haytham.agent_file import AgentSpec
+    from haytham.event import Events
+    from haytham.recording import Recorder
+    from haytham.session.session import Session
+
+_NO_FAILURE = (NotTrusted, BudgetReached, WaitsForPerson)
+_FREE = frozenset({"worksheet", "human", "replay"})
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How a run asks its agents, beyond what their files say.
+
+    `model` answers for every agent (a replay does); `recorder` keeps every reply; `secrets` are never told; `backoff`
+    is how many seconds pass before the first retry, twice as many before the next.
+    """
+
+    model: str | None = None
+    recorder: Recorder | None = None
+    max_output_tokens: int | None = None
+    secrets: tuple[str, ...] = ()
+    backoff: float = 0.5
+
+
+@dataclass
+class Answer:
+    """What came of asking an agent: a reply or an error, and what all calls for it took together."""
+
+    reply: Reply | None = None
+    error: Exception | None = None
+    model: str | None = None
+    calls: list[Call] = field(default_factory=list)
+
+    def tokens(self, name: str) -> int | None:
+        """Input or output tokens of all calls; None where no call tells."""
+        known = [count for call in self.calls if (count := getattr(call, name)) is not None]
+        return sum(known) if known else None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the agent that answered is one of those that cost nothing."""
+        return self.model is not None and _kind(self.model) in _FREE
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of all calls, as far as known; None where nothing is."""
+        return added(call.amount for call in self.calls).known
+
+
+class Caller:
+    """Asks the agents of one session during one run."""
+
+    def __init__(self, session: Session, events: Events, *, may_run_code: bool, ways: Ways) -> None:
+        self._session, self._events = session, events
+        self._may_run_code = may_run_code
+        self._ways = ways
+        self._spend = Spend(session.store, session.prefix)
+        self._limits, self._before = Limits(), Total()
+        self._taken: dict[str, Amount] = {}
+
+    def begin(self) -> None:
+        """Read what may be spent and what was; call it when a run starts."""
+        self._spend.begin()
+        self._limits = self._session.read().limits
+        self._before, self._taken = self._spend.read().total, {}
+
+    @property
+    def spent(self) -> Total:
+        """What the session has spent, reservations included."""
+        own = added(self._taken.values())
+        both = added([Amount(self._before.tokens, self._before.cost), Amount(own.tokens, own.cost)])
+        return replace(both, unknown=self._before.unknown + own.unknown, calls=self._before.calls + own.calls)
+
+    async def ask(self, task: Task, spec: AgentSpec) -> Answer:
+        """Ask an agent, model after model; what is no failure of it is raised, all else is in the answer."""
+        answer = Answer()
+        if self._ways.max_output_tokens is not None:
+            spec = replace(spec, max_output_tokens=self._ways.max_output_tokens)
+        for model in self._models(spec):
+            answer.model = model
+            try:
+                answer.reply, answer.error = await self._ask_model(model, task, spec, answer), None
+            except _NO_FAILURE:
+                raise
+            except BrokenContract as error:
+                answer.error = error
+                break
+            except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
+                answer.error = error
+            else:
+                break
+        return answer
+
+    def _models(self, spec: AgentSpec) -> list[str]:
+        if self._ways.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
+            return [self._ways.model]
+        return models(spec, self._session.read().manifest.value.get("model"))
+
+    async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
+        """Ask one model, again where that may help."""
+        if runs_code(model) and not self._may_run_code:
+            raise NotTrusted(task.agent, model)
+        agent = find_agent(model)
+        for left in range(spec.retries, -1, -1):
+            try:
+                return await self._kept(agent, model, task, spec, answer)
+            except _NO_FAILURE:
+                raise
+            except Exception as error:
+                tries = left if getattr(error, "retry", True) else 0
+                said = masked(str(error) or type(error).__name__, self._ways.secrets)
+                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=tries)
+                if not tries:
+                    raise
+                await asyncio.sleep(self._ways.backoff * 2 ** (spec.retries - left))
+        raise AssertionError("an agent is asked at least once")
+
+    async def _kept(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
+        """A reply that keeps its contract: what it misses goes back with the exact complaints."""
+        reply = await self._call(agent, model, task, spec, answer)
+        for repair in range(spec.repairs + 1):
+            complaints = [] if task.contract is None else task.contract.complaints(reply.text)
+            if not complaints:
+                return reply
+            said = [str(problem) for problem in complaints]
+            if repair == spec.repairs:
+                raise BrokenContract(said, reply.text)
+            self._events.emit("repair_asked", phase=task.phase, agent=task.agent, complaints=said)
+            again = replace(task, prompt=repair_prompt(task, reply.text, said))
+            try:
+                reply = await self._call(agent, model, again, spec, answer)
+            except BudgetReached as reached:  # what was paid for is kept: a person may mend it
+                raise BrokenContract([f"it was not sent back: {reached}", *said], reply.text) from None
+        raise AssertionError("a reply is looked at once more than it is repaired")
+
+    async def _call(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
+        """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""
+        call = self._reserve(model, task, spec)
+        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
+        begun = clock.ticks()
+        try:
+            reply = await ask(agent, task, spec)
+            changed(EMPTY, reply.state or {})
+        except WaitsForPerson:
+            raise
+        except Exception as error:
+            facts = _of_failure(error, call)
+            answer.calls.append(self._settle(call, facts, clock.ticks() - begun, "failed"))
+            if self._ways.recorder is not None:
+                self._ways.recorder.keep_failure(task, error)
+            raise
+        facts = _of_reply(reply, task.prompt, model)
+        answer.calls.append(self._settle(call, facts, clock.ticks() - begun, "completed"))
+        if self._ways.recorder is not None:
+            self._ways.recorder.keep(task, reply)
+        return reply
+
+    def _reserve(self, model: str, task: Task, spec: AgentSpec) -> Call:
+        estimate = _estimate(model, task.prompt, spec)
+        why = refusal(self._limits, self.spent, estimate)
+        if why is not None:
+            limits = self._limits
+            self._spend.refuse(task.phase, task.agent, Refusal(why, estimate, limits.max_cost, limits.max_tokens))
+            raise BudgetReached(why)
+        call = Call(clock.new_id(), task.phase, task.agent, task.attempt, model, estimate)
+        if _kind(model) not in _FREE:
+            self._spend.reserve(call)
+        self._taken[call.id] = estimate
+        return call
+
+    def _settle(self, call: Call, facts: dict[str, Any], seconds: float, outcome: str) -> Call:
+        before = self.spent
+        settled = replace(call, **facts, seconds=round(seconds, 3), outcome=outcome)
+        if _kind(call.model) not in _FREE:
+            self._spend.settle(settled)
+        self._taken[call.id] = settled.amount
+        said = warning(self._limits, before, self.spent)
+        if said is not None:
+            self._events.emit("budget_warning", why=said)
+        return settled
+
+
+def models(spec: AgentSpec, default: str | None) -> list[str]:
+    """The models that an agent is asked through, in order, each once."""
+    usual = default or DEFAULT_MODEL
+    return list(dict.fromkeys(usual if model == INHERIT else model for model in spec.models or (INHERIT,)))
+
+
+def _kind(model: str) -> str:
+    return model.partition(":")[0]
+
+
+def _estimate(model: str, prompt: str, spec: AgentSpec) -> Amount:
+    """What a call may take: the prompt and the longest answer, at the model's price where that is known."""
+    if _kind(model) in _FREE:
+        return Amount()
+    if runs_code(model):
+        return Amount(estimated_tokens(prompt) + spec.max_output_tokens, None)
+    from haytham.agents.price import estimate  # noqa: PLC0415 - only where a model has a price
+
+    found = estimate(model, prompt, spec.max_output_tokens)
+    return Amount(found.tokens, found.cost)
+
+
+def _of_reply(reply: Reply, prompt: str, model: str) -> dict[str, Any]:
+    """What a reply took: as it says; where it does not, as long as the texts are."""
+    if _kind(model) in _FREE:
+        return {"settled": Amount(), "input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
+    counts = reply.input_tokens, reply.output_tokens
+    told = zip(counts, (prompt, reply.text), strict=True)
+    tokens = sum(estimated_tokens(text) if count is None else count for count, text in told)
+    return {"settled": Amount(tokens, reply.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
+
+
+def _of_failure(error: Exception, call: Call) -> dict[str, Any]:
+    """What a failed call took: as it says; where it does not, all that was reserved may be gone."""
+    told = error if isinstance(error, AgentFailed) else AgentFailed("")
+    counts = told.input_tokens, told.output_tokens
+    if counts == (None, None):
+        return {"settled": call.reserved, "input_tokens": None, "output_tokens": None}
+    tokens = sum(count or 0 for count in counts)
+    return {"settled": Amount(tokens, told.cost), "input_tokens": counts[0], "output_tokens": counts[1]}

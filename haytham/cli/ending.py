@@ -1,0 +1,140 @@
+"""How a run ended, told in a sentence: what waits, failed or is paused, and the command that goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haytham.budget import added
+from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, harmless
+from haytham.cli.spending import raised, spent_facts, unknown_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from haytham.cli.context import Here
+    from haytham.runner import Outcome
+    from haytham.session import Session
+
+_CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
+_MOST_COMPLAINTS = 5
+_LONGEST = 300
+_CROWDED_OUT = "a call found no room beside those that were made at the same time"
+_WORKSHEET = "worksheet"
+_MODELS = "--model anthropic:… (needs pip install 'haytham[llm]' and its key), --model command:'claude -p', "
+_MODELS += "or --model python:module:function"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An agent that failed: what it said, and what its reply was short of, where it had a contract to keep."""
+
+    agent: str
+    message: str
+    complaints: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = len(self.complaints) - _MOST_COMPLAINTS
+        listed = [one_line(complaint) for complaint in self.complaints[:_MOST_COMPLAINTS]]
+        listed += [f"and {more} more"] if more > 0 else []
+        return "\n  ".join([f"{self.agent}: {one_line(self.message)}", *listed])
+
+
+def tell_end(here: Here, session: Session, outcome: Outcome) -> int:
+    """Say in one line how the run ended and how to go on; the exit code of that."""
+    number = outcome.phase.number if outcome.phase is not None else None
+    failures = _failures(session, outcome)
+    following = _next(here, session, outcome, failures)
+    sentence = _sentence(session, outcome, failures) + (f": {following}" if following else "")
+    ids = {"project": session.project_id, "session": session.session_id}
+    came = {"status": outcome.status, "phase": number, "agents": list(outcome.agents), "why": outcome.why}
+    facts = {**ids, **came, "errors": _errors(failures), "next": following, **spent_facts(session.read())}
+    here.answer("run", facts, harmless(sentence))
+    return _CODES.get(outcome.status, ERROR)
+
+
+def _sentence(session: Session, outcome: Outcome, failures: list[Failure]) -> str:
+    """What happened, up to where the command to go on follows."""
+    phase, name = outcome.phase, f"session {session.project_id}/{session.session_id}"
+    if phase is None:
+        return f"{name} is {outcome.status}"
+    where = f"phase {phase.number}, {phase.name}"
+    if outcome.status == "waiting":
+        return f"{where}: {outcome.why}; then" if outcome.agents else f"{where}, waits for review"
+    if outcome.status == "failed":
+        said = [*map(str, failures)] or [outcome.why]
+        return f"{where}, failed: " + _break(failures).join([*said, "try again with"])
+    why = outcome.why or (_CROWDED_OUT if outcome.status == "paused" else "")
+    on = "; go on with" if outcome.status == "paused" else ""
+    return f"{name} is {outcome.status} in {where}" + (f": {why}" if why else "") + on
+
+
+def _break(failures: list[Failure]) -> str:
+    """What stands between errors, and before the way on: a list of complaints ends its line."""
+    return "\n" if any(failure.complaints for failure in failures) else "; "
+
+
+def _next(here: Here, session: Session, outcome: Outcome, failures: list[Failure]) -> str | None:
+    """The command that goes on; None where the session is over."""
+    if outcome.phase is None or outcome.status == "rejected":
+        return None
+    which, option, number = here.named(session), here.named(session, "-s"), outcome.phase.number
+    if outcome.status == "waiting" and outcome.agents:  # which a person has to write
+        return f"haytham resume{which}"
+    if outcome.status == "waiting":
+        return f"haytham review{option}, or haytham approve{option} && haytham resume{which}"
+    if outcome.status == "paused":
+        return f"haytham resume{which}{raised(session.read())}"
+    again = f"haytham retry {number}{which}"
+    if not any(failure.complaints for failure in failures):
+        return again
+    mended = f"haytham review {number}{option} && haytham approve {number}{option} && haytham resume{which}"
+    return f"{again}, or mend the text in an editor and approve it: {mended}"
+
+
+def _failures(session: Session, outcome: Outcome) -> list[Failure]:
+    """What the agents that failed said, by their own files."""
+    if outcome.status != "failed" or outcome.phase is None:
+        return []
+    outputs = session.read().outputs(outcome.phase)
+    return [_failure(name, outputs[name].value) for name in outcome.agents if name in outputs]
+
+
+def _failure(agent: str, output: Any) -> Failure:
+    first, *rest = str(output.get("error_message") or "failed").strip().split("\n")
+    is_broken = output.get("error_type") == "BrokenContract"
+    complaints = tuple(line.strip() for line in rest if line.strip()) if is_broken else ()
+    return Failure(agent, first, complaints)
+
+
+def _errors(failures: Iterable[Failure]) -> list[str]:
+    return ["\n  ".join([f"{one.agent}: {one.message}", *one.complaints]) for one in failures]
+
+
+def one_line(text: str) -> str:
+    """What somebody else said, as it can stand within a sentence of ours."""
+    line = " ".join(text.split()).rstrip(".;")
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> list[str]:
+    """What is worth a word after a run: that no model was asked, or that nobody knows what those asked cost."""
+    reading = session.read()
+    said = []
+    if models == {_WORKSHEET} and "model" not in reading.manifest.value:
+        command = "run IDEA" if outcome.phase is None else f"resume{here.named(session)}"
+        said.append(f"these pages came from the built-in worksheet; for a model: haytham {command} {_MODELS}")
+    if reading.limits.max_cost is not None:
+        asked = added(call.amount for call in reading.account().calls if call.model in models)
+        said.append(unknown_words(asked, reading.limits))
+    return [one for one in said if one]
+
+
+def tell_hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> None:
+    """Tell these beside the answer, once."""
+    if here.options.quiet or here.options.as_json:
+        return
+    for hint in hints(here, session, outcome, models):
+        click.echo(f"haytham: {harmless(hint)}", err=True)

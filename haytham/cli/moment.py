@@ -1,0 +1,103 @@
+"""Going back: a session as it was at the moment of a snapshot, to look at, and what a restore brought back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from haytham.cli.context import harmless
+from haytham.cli.snapshot_view import counted, facts, named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from haytham.cli.context import Here
+    from haytham.session import Session
+    from haytham.snapshot.history import History
+    from haytham.snapshot.snapshot import Snapshot
+
+_MOST_NAMES = 20
+
+
+def session_at(here: Here, snapshot: Snapshot) -> Session:
+    """A session as it was, in memory: it reads like the one at rest, and nothing that is done to it stays."""
+    from haytham.session import Session  # noqa: PLC0415
+    from haytham.session.layout import project_key, workflow_prefix  # noqa: PLC0415
+    from haytham.store.memory import MemoryStore  # noqa: PLC0415
+
+    session, memory = here.session(snapshot.project, snapshot.session), MemoryStore()
+    memory.write_all({session.prefix + path: data for path, data in _frozen(here, snapshot).items()})
+    shared = session.store.keys(workflow_prefix(session.project_id, snapshot.workflow)) if snapshot.workflow else []
+    for key in (*shared, project_key(session.project_id)):
+        if session.store.is_plain(key):
+            memory.write(key, session.store.read(key))
+    return Session(memory, session.project_id, session.session_id)
+
+
+def _frozen(here: Here, snapshot: Snapshot) -> dict[str, bytes]:
+    """The documents of a snapshot; its record is read once for all of them."""
+    from haytham.snapshot.finding import find  # noqa: PLC0415
+    from haytham.snapshot.freezing import documents  # noqa: PLC0415
+
+    archive = here.archive(here.session(snapshot.project, snapshot.session))
+    return dict(documents(archive, archive.records.read(find(archive, snapshot.id))))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a restore did to a session's documents, by their paths."""
+
+    changed: list[str]
+    added: list[str]
+    removed: list[str]
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {"changed": self.changed, "added": self.added, "removed": self.removed}
+
+    def sentence(self) -> str:
+        """How many documents, in words."""
+        if not (self.changed or self.added or self.removed):
+            return "nothing differed"
+        return f"{counted(len(self.changed), 'document')} changed, {len(self.added)} added, {len(self.removed)} removed"
+
+    def names(self) -> list[str]:
+        """A line for each document, and how many more there are."""
+        told = [("changed", path) for path in self.changed]
+        told += [("added", path) for path in self.added] + [("removed", path) for path in self.removed]
+        lines = [f"  {word:<7}  {harmless(path)}" for word, path in told[:_MOST_NAMES]]
+        more = len(told) - _MOST_NAMES
+        return [*lines, f"  … and {more} more"] if more > 0 else lines
+
+
+def bring_back(here: Here, history: History, chosen: Snapshot, *, names: bool = False) -> None:
+    """Restore a snapshot; say what that brought back, and how to undo it."""
+    recovery, moved = restore(here, history, chosen)
+    session = history.session
+    ids = {"project": session.project_id, "session": session.session_id, "recovery": recovery.id}
+    row = facts(chosen, pinned=chosen.id in history.pins())
+    told = [f"restored {named(chosen)}: {moved.sentence()}", *(moved.names() if names else [])]
+    told += [] if here.options.quiet else [f"to undo that: haytham restore {recovery.id}"]
+    told += [] if here.options.quiet else [f"to go on: haytham resume{here.named(session)}"]
+    here.answer("restore", {**ids, "snapshot": row, **moved.facts()}, "\n".join(told))
+
+
+def restore(here: Here, history: History, snapshot: Snapshot) -> tuple[Snapshot, Moved]:
+    """Make a session what it was; the recovery snapshot that undoes that, and what moved."""
+    recovery = history.restore(snapshot)
+    return recovery, _moved(_frozen(here, recovery), _present(history.session))
+
+
+def _present(session: Session) -> dict[str, bytes]:
+    """The documents of a session as they are now."""
+    from haytham.session.restoring import frozen_keys  # noqa: PLC0415
+
+    return {path: session.store.read(session.prefix + path) for path in frozen_keys(session.store, session.prefix)}
+
+
+def _moved(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Moved:
+    return Moved(
+        changed=[path for path in after if path in before and after[path] != before[path]],
+        added=[path for path in after if path not in before],
+        removed=[path for path in before if path not in after],
+    )

@@ -1,0 +1,188 @@
+"""How a run asks its agents: the options for that, and what the environment says of models, lengths and secrets."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haytham.cli.context import Usage
+from haytham.event import Events
+from haytham.session.layout import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from haytham.calling import Ways
+    from haytham.session import Session
+
+REPLAY = "replay:"
+_MODEL = "The model for agents that name none of their own; replay:DIR answers for all. Holds until it is changed."
+_DEFAULT = "HAYTHAM_MODEL"
+_LONGEST_ANSWER = "HAYTHAM_MAX_OUTPUT_TOKENS"
+_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION)\Z", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+_MOST = 10**15
+
+
+class _Limit(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
+    """The most that may be spent; 0 is nothing at all."""
+
+    def __init__(self, read: Callable[[str], float], allowed: str) -> None:
+        self.name = "limit"
+        self._read, self._allowed = read, allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ARG002
+        """A number that is not below 0, else a sentence."""
+        try:
+            found = self._read(str(value))
+        except (ValueError, OverflowError):
+            found = math.nan
+        if not 0 <= found <= _MOST:
+            option = "it" if param is None else param.opts[0]
+            raise Usage(f"{option}: found {value!r}; allowed: {self._allowed}")
+        return found
+
+
+_DOLLARS = _Limit(lambda said: float(said.removeprefix("$")), "dollars, 0 or more, like 1.50")
+_TOKENS = _Limit(lambda said: int(said.replace(",", "")), "a whole number, 0 or more, like 200000")
+
+
+def asking_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of commands that ask agents."""
+    for decorate in (
+        click.option(
+            "--record",
+            metavar="DIR",
+            type=click.Path(path_type=Path),
+            help="Keep every reply in DIR, from which --model replay:DIR answers.",
+        ),
+        click.option(
+            "--max-tokens", metavar="N", type=_TOKENS, help="The most tokens it may take; holds until it is changed."
+        ),
+        click.option(
+            "--max-cost", metavar="USD", type=_DOLLARS, help="The most it may cost; holds until it is changed."
+        ),
+        click.option("--model", help=_MODEL),
+    ):
+        command = decorate(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What one command says of asking agents, checked before anything depends on it."""
+
+    model: str | None
+    limits: Mapping[str, float]
+    record: Path | None
+    max_output_tokens: int | None
+
+    def ways(self, session: Session) -> Ways:
+        """How agents of a session are asked: a replay that it runs on answers for all of them."""
+        from haytham.calling import Ways  # noqa: PLC0415
+        from haytham.recording import Recorder  # noqa: PLC0415
+
+        model, secrets = str(session.read().manifest.value.get("model") or ""), tuple(_secrets(os.environ))
+        return Ways(
+            model=model if model.startswith(REPLAY) else None,
+            recorder=None if self.record is None else Recorder(self.record, secrets=secrets),
+            max_output_tokens=self.max_output_tokens,
+            secrets=secrets,
+        )
+
+    @property
+    def kept(self) -> dict[str, float | str]:
+        """The limits as a manifest keeps them: money as text, which no formatter changes."""
+        from haytham.budget import written  # noqa: PLC0415
+
+        return {name: written(value) if name == "max_cost" else value for name, value in self.limits.items()}
+
+    def settle(self, session: Session) -> None:
+        """Store what holds for a session until it is changed, its model and what it may spend; the record tells it."""
+        told: dict[str, Any] = {**self.limits, **({} if self.model is None else {"model": self.model})}
+        if self.limits:
+            session.change_manifest(self.kept)
+        if self.model is not None:
+            use_model(session, self.model)
+        if told:
+            Events(session.store, session.prefix + EVENTS).emit("settings_changed", **told)
+
+
+def read_asking(given: Mapping[str, Any], *, starts: bool = False) -> Asking:
+    """Take the options of a command that asks agents; for one that starts a session the environment names a model."""
+    record: Path | None = given["record"]
+    if record is not None and record.exists() and not record.is_dir():
+        raise Usage(f"--record: {record} is a file; name a folder, which is made where it is not there")
+    limits = {name: given[name] for name in ("max_cost", "max_tokens") if given[name] is not None}
+    return Asking(_model(given["model"], starts=starts), limits, record, _max_output_tokens())
+
+
+def default_model() -> str | None:
+    """The model that the environment names for new sessions."""
+    return os.environ.get(_DEFAULT) or None
+
+
+def _model(given: str | None, *, starts: bool) -> str | None:
+    """The model that is named: with the command, else, for a new session, in the environment."""
+    said = default_model() if starts and given is None else None
+    try:
+        return check_model(said if given is None else given)
+    except Usage as error:
+        if not said:
+            raise
+        raise Usage(f"{_DEFAULT} names what cannot be used: {error.format_message()}") from None
+
+
+def check_model(model: str | None) -> str | None:
+    """Refuse a model that there is not, before a session depends on it."""
+    from haytham.agent import find_agent  # noqa: PLC0415
+    from haytham.cli.trust import see_own_modules  # noqa: PLC0415
+    from haytham.errors import AgentFailed, InvalidValue  # noqa: PLC0415
+
+    if model is None:
+        return None
+    see_own_modules()
+    try:
+        find_agent(model)
+    except (AgentFailed, InvalidValue) as error:
+        raise Usage(str(error)) from None
+    return model
+
+
+def use_model(session: Session, model: str) -> None:
+    """Go on with a model that a person names: who names it trusts it, and not the code of a workflow from elsewhere."""
+    from haytham.cli.trust import may_name_model, trust  # noqa: PLC0415
+
+    is_vouched_for = may_name_model(session)
+    session.change_manifest({"model": model})
+    if is_vouched_for:
+        trust(session)
+
+
+def _max_output_tokens() -> int | None:
+    said = os.environ.get(_LONGEST_ANSWER, "").strip()
+    if not said:
+        return None
+    if not said.isdecimal() or not 0 < int(said) <= _MOST:
+        raise Usage(f"{_LONGEST_ANSWER}: found {said!r}; allowed: a whole number of tokens, 1 or more, like 4000")
+    return int(said)
+
+
+def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
+    """What must never be told: the values of variables whose names say so. A path to a key is none."""
+    for name, value in environment.items():
+        if _SECRET.search(name) and len(value) >= _SHORTEST_SECRET and not _is_path(value):
+            yield value
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return os.sep in value and Path(value).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or of nobody's home
+        return False

@@ -1,0 +1,199 @@
+"""What a session has spent: a line when a call is reserved and one when it is settled. Only grows, never rewound.
+
+A reservation that was never settled counts in full: whoever was killed in between may have been charged.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from haytham import clock
+from haytham.budget import Amount, Total, added
+from haytham.session import layout
+
+if TYPE_CHECKING:
+    from haytham.store.protocol import Store
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an agent: what was reserved for it, and, once it is settled, what it took."""
+
+    id: str
+    phase: int
+    agent: str
+    attempt: int
+    model: str
+    reserved: Amount
+    settled: Amount | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    seconds: float | None = None
+    outcome: str = "unsettled"
+
+    @property
+    def amount(self) -> Amount:
+        """What counts: what it took, else what was reserved."""
+        return self.reserved if self.settled is None else self.settled
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that was not made: why, and the limits that held then."""
+
+    why: str
+    estimate: Amount
+    max_cost: float | None
+    max_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that a spend file says: calls in order, what a fork brought with it, and calls refused in the last run."""
+
+    calls: tuple[Call, ...] = ()
+    inherited: Total = field(default_factory=Total)
+    refused: tuple[Refusal, ...] = ()
+
+    def costs(self, phase: int, attempt: int) -> dict[str, float | None]:
+        """What each agent that was called in an attempt at a phase has cost, as far as known; None where nothing is."""
+        found: dict[str, list[Amount]] = {}
+        for call in self.calls:
+            if (call.phase, call.attempt) == (phase, attempt):
+                found.setdefault(call.agent, []).append(call.amount)
+        sums = {agent: added(amounts) for agent, amounts in found.items()}
+        return {agent: one.known for agent, one in sums.items()}
+
+    @property
+    def total(self) -> Total:
+        """All that counts against a limit."""
+        own = added(call.amount for call in self.calls)
+        both = added([Amount(own.tokens, own.cost), Amount(self.inherited.tokens, self.inherited.cost)])
+        return replace(both, unknown=own.unknown + self.inherited.unknown, calls=own.calls + self.inherited.calls)
+
+
+class Spend:
+    """The spend file of a session."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store, self._key = store, prefix + layout.SPEND
+
+    def read(self) -> Account:
+        """What was spent; a line that a crash cut off counts for nothing, as its call was not made yet."""
+        try:
+            lines = self._store.read(self._key).split(b"\n")
+        except FileNotFoundError:
+            return Account()
+        return _account([line for line in map(_read, lines) if line is not None])
+
+    def reserve(self, call: Call) -> None:
+        """Set aside what a call may take, before it is made."""
+        facts = {"phase": call.phase, "agent": call.agent, "attempt": call.attempt, "model": call.model}
+        self._append("reserved", call=call.id, **facts, tokens=call.reserved.tokens, cost=call.reserved.cost)
+
+    def settle(self, call: Call) -> None:
+        """Say what a call took."""
+        amount = call.amount
+        facts = {"input_tokens": call.input_tokens, "output_tokens": call.output_tokens, "seconds": call.seconds}
+        self._append("settled", call=call.id, **facts, tokens=amount.tokens, cost=amount.cost, outcome=call.outcome)
+
+    def refuse(self, phase: int, agent: str, refused: Refusal) -> None:
+        """Say that a call was not made, as it would have gone past a limit."""
+        facts = {"max_cost": refused.max_cost, "max_tokens": refused.max_tokens, "why": refused.why}
+        amount = {"tokens": refused.estimate.tokens, "cost": refused.estimate.cost}
+        self._append("refused", phase=phase, agent=agent, **amount, **facts)
+
+    def begin(self) -> None:
+        """Say that a run begins, where calls were refused in the one before it: they will be asked for again."""
+        if self.read().refused:
+            self._append("begun")
+
+    def _append(self, event: str, **facts: Any) -> None:
+        self._store.append(self._key, _line(event, facts))
+
+
+def inherited_line(session_id: str, total: Total) -> bytes:
+    """The first line of a fork: what was spent before it, which it does not get back."""
+    sums = {"tokens": total.tokens, "cost": total.cost, "unknown": total.unknown, "calls": total.calls}
+    return _line("inherited", {"session": session_id, **sums})
+
+
+def _line(event: str, facts: Line) -> bytes:
+    return json.dumps({"time": clock.now(), "event": event, **facts}, allow_nan=False).encode() + b"\n"
+
+
+def _read(line: bytes) -> Line | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _account(lines: list[Line]) -> Account:
+    calls: dict[str, Call] = {}
+    account = Account()
+    for line in lines:
+        match line.get("event"):
+            case "reserved":
+                call = _reserved(line)
+                calls[call.id] = call
+            case "settled" if str(line.get("call")) in calls:
+                calls[str(line["call"])] = _settled(calls[str(line["call"])], line)
+            case "inherited":
+                sums = Total(_whole(line, "tokens"), _cost(line) or 0.0, _whole(line, "unknown"), _whole(line, "calls"))
+                account = replace(account, inherited=sums)
+            case "refused":
+                account = replace(account, refused=(*account.refused, _refusal(line)))
+            case "begun":
+                account = replace(account, refused=())
+    return replace(account, calls=tuple(calls.values()))
+
+
+def _refusal(line: Line) -> Refusal:
+    return Refusal(str(line.get("why") or ""), _amount(line), _cost(line, "max_cost"), _maybe(line, "max_tokens"))
+
+
+def _reserved(line: Line) -> Call:
+    return Call(
+        id=str(line.get("call")),
+        phase=_whole(line, "phase"),
+        agent=str(line.get("agent") or ""),
+        attempt=_whole(line, "attempt"),
+        model=str(line.get("model") or ""),
+        reserved=_amount(line),
+    )
+
+
+def _settled(call: Call, line: Line) -> Call:
+    seconds = line.get("seconds")
+    return replace(
+        call,
+        settled=_amount(line),
+        input_tokens=_maybe(line, "input_tokens"),
+        output_tokens=_maybe(line, "output_tokens"),
+        seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        outcome=str(line.get("outcome") or "settled"),
+    )
+
+
+def _amount(line: Line) -> Amount:
+    return Amount(_whole(line, "tokens"), _cost(line))
+
+
+def _whole(line: Line, name: str) -> int:
+    value = line.get(name)
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _maybe(line: Line, name: str) -> int | None:
+    return None if line.get(name) is None else _whole(line, name)
+
+
+def _cost(line: Line, name: str = "cost") -> float | None:
+    value = line.get(name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None

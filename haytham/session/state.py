@@ -1,0 +1,143 @@
+"""The state of a session: values that the caller owns. They are kept and merged here, and never interpreted.
+
+People and programs see it nested, `{"task": {"current": …}}`; its document has a field for each path, `task.current`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from haytham.document.check import complaints, unfit
+from haytham.document.kind import load_kind
+from haytham.errors import HaythamError, InvalidValue, quote
+from haytham.session import layout
+
+if TYPE_CHECKING:
+    from haytham.session.reading import Reading
+    from haytham.session.session import Session
+
+State = dict[str, Any]
+
+EMPTY: Mapping[str, Any] = {
+    "task": {"current": None, "status": None, "progress": None},
+    "mailbox": {"last_processed": None, "pending": []},
+    "context": {"goals": [], "constraints": [], "decisions": []},
+    "memory": {"short_term": {}, "session": {}},
+    "fields": {"collected": {}, "required": []},
+    "summary": "",
+}
+
+
+class InvalidState(InvalidValue):
+    """A change to a state that makes none: which of its fields, what was found there, and what is allowed."""
+
+    def __init__(self, field: str, fault: str) -> None:
+        HaythamError.__init__(self, f"state: {field + ': ' if field else ''}{fault}")
+
+
+def read_state(session: Session) -> State:
+    """The state of a session, EMPTY before it was first changed; InvalidDocument where it cannot be read."""
+    return _state_in(session.read())
+
+
+def change_state(session: Session, changes: Mapping[str, Any]) -> State:
+    """Merge changes into the state of a session; the state then. Nothing is written where nothing changes."""
+    with session.store.lock(layout.session_lock(session.project_id, session.session_id)):
+        reading = session.read()
+        before = _state_in(reading)
+        after = changed(before, changes)
+        if not is_same(before, after):
+            key = session.prefix + layout.STATE
+            session.write(reading, "state", key, flat(after), shown={}, over=reading.state())
+        return after
+
+
+def _state_in(reading: Reading) -> State:
+    found = reading.state()
+    return deepcopy(dict(EMPTY)) if found is None else nested(found.value)
+
+
+def nested(value: Mapping[str, Any]) -> State:
+    """The state that a document of its kind holds; the caller's own copy."""
+    state: State = {}
+    for path, content in value.items():
+        group, _, name = path.partition(".")
+        if name:
+            state.setdefault(group, {})[name] = deepcopy(content)
+        else:
+            state[group] = deepcopy(content)
+    return state
+
+
+def flat(state: Mapping[str, Any]) -> State:
+    """The value of the document that holds a state; the reverse of `nested`."""
+    value: State = {}
+    for group, content in state.items():
+        if isinstance(EMPTY[group], Mapping):
+            value |= {f"{group}.{name}": deepcopy(inner) for name, inner in content.items()}
+        else:
+            value[group] = content
+    return value
+
+
+def changed(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
+    """A state with changes to it, by the rules of JSON merge patch.
+
+    Maps merge by key, null takes a key out of a map and empties a field, all else replaces. InvalidState, which is an
+    InvalidValue, where that makes no state; what was given stays as it is.
+    """
+    _check_names(changes)
+    after = _whole(_merged(state, changes))
+    for field, fault in complaints(load_kind("state"), flat(after)):
+        raise InvalidState(field, fault)
+    return after
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two states are the same to the letter: 1, 1.0 and true are three values."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def _check_names(changes: Any) -> None:
+    """Refuse fields that a state has not, and values that no document can hold."""
+    if not isinstance(changes, Mapping):
+        raise InvalidState("", f"found {quote(changes)}; allowed: a map of changes")
+    _check_known("", changes, EMPTY)
+    for group, change in changes.items():
+        for fault in unfit(change):
+            raise InvalidState(group, fault)
+        known = EMPTY[group]
+        if change is not None and isinstance(known, Mapping):
+            _check_known(group, change, known)
+
+
+def _check_known(group: str, found: Any, known: Mapping[str, Any]) -> None:
+    if not isinstance(found, Mapping):
+        raise InvalidState(group, f"found {quote(found)}; allowed: a map with any of {', '.join(known)}")
+    for name in found:
+        if name not in known:
+            raise InvalidState(group, f"found {quote(name)}; allowed: {', '.join(known)}")
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """A value with a merge patch applied to it."""
+    if not isinstance(patch, Mapping):
+        return deepcopy(patch)
+    kept = {name: deepcopy(value) for name, value in target.items()} if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = _merged(kept.get(name), value)
+    return kept
+
+
+def _whole(state: Mapping[str, Any]) -> State:
+    """A state with every field that was taken out as it is before anything was saved."""
+    whole = deepcopy(dict(EMPTY))
+    for group, content in state.items():
+        whole[group] = {**whole[group], **content} if isinstance(content, Mapping) else content
+    return whole

@@ -1,0 +1,75 @@
+"""Finding a snapshot by what a person says: its id, a unique part of it, or its number."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from haytham.errors import InvalidValue, NotThere, quote
+from haytham.session import Session
+from haytham.snapshot.records import recorded_sessions
+from haytham.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from haytham.snapshot.archive import Archive
+    from haytham.snapshot.records import Name
+
+_SHOWN = 8
+_LONGEST_NUMBER = 5
+_MOST_DIGITS = 5  # more of them may be a part of an id
+_LONGEST = 18
+
+
+def spoken(which: str | int | Snapshot) -> str:
+    """A snapshot as a person would name it."""
+    if isinstance(which, Snapshot):
+        return which.id
+    return f"#{which}" if type(which) is int else which  # type: ignore[return-value] # what it is not is told below
+
+
+def find(archive: Archive, part: str) -> Name:
+    """The snapshot of a session that is meant; an error that says what there is, where none or several are."""
+    matching = _matching(archive.records.names(), part)
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        shown = ", ".join(name.id for name in matching[-_SHOWN:])
+        raise InvalidValue("snapshot", part, f"a part of one id only; this is part of {len(matching)}: {shown}")
+    elsewhere = [other for other in _others(archive) if _matching(other.records.names(), part)]
+    if elsewhere:
+        there = elsewhere[0].session.session_id
+        raise InvalidValue("snapshot", part, f"one of session {archive.session.session_id}; this is one of {there}")
+    name = f"snapshot {quote(part)}"
+    raise NotThere(name, f"record of it in session {archive.session.session_id}", "haytham checkpoints lists them")
+
+
+def find_anywhere(archive: Archive, part: str) -> tuple[Archive, Name]:
+    """The snapshot that is meant, of the session itself or else of another one of the project."""
+    if not _matching(archive.records.names(), part):
+        for other in _others(archive):
+            if _matching(other.records.names(), part):
+                return other, find(other, part)
+    return archive, find(archive, part)
+
+
+def _matching(names: list[Name], part: str) -> list[Name]:
+    """By number, which a few digits always are; by the whole id, else by a part of it."""
+    if not isinstance(part, str) or not part.strip():
+        raise InvalidValue("snapshot", part, "its id, a part of it, or its number")
+    number = part.removeprefix("#")
+    if number.isdecimal() and number.isascii():
+        found = [name for name in names if name.number == int(number[:_LONGEST])]
+        if found or part.startswith("#") or len(number) <= _MOST_DIGITS:
+            return found
+    return [name for name in names if name.id == part] or [name for name in names if part in name.id]
+
+
+def _others(archive: Archive) -> list[Archive]:
+    """The pasts of the project's other sessions."""
+    own = archive.session
+    names = [name for name in recorded_sessions(archive.store, own.project_id) if name != own.session_id]
+    found = []
+    for name in names:
+        with suppress(InvalidValue):  # a folder that is no session's
+            found.append(archive.other(Session(own.store, own.project_id, name)))
+    return found

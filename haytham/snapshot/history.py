@@ -1,0 +1,303 @@
+"""The history of a session: the public face of its snapshots. Synchronous, and remembers nothing between two calls."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import HaythamError, InvalidValue, NotThere
+from haytham.event import Events
+from haytham.session import Session
+from haytham.session.doctor import FORKED
+from haytham.session.layout import EVENTS
+from haytham.snapshot import freezing, pruning
+from haytham.snapshot.archive import Archive
+from haytham.snapshot.finding import find, spoken
+from haytham.snapshot.given import check_choice, check_kind, is_due, line, page, plain_metadata
+from haytham.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from haytham.compare import Comparison
+    from haytham.errors import Problem
+    from haytham.policy import Kind, Policy
+    from haytham.snapshot.snapshot import Record
+    from haytham.snapshot.tree import Node
+    from haytham.store.protocol import Store
+
+Snapshots = list[Snapshot]  # `list` is one of the verbs below
+Which = str | int | Snapshot
+Paths = list[str]
+Numbers = list[int]
+if TYPE_CHECKING:
+    Nodes = list[Node]
+    Problems = list[Problem]
+_TOLD_OF_A_FORK = {  # what a lost manifest can be rebuilt from
+    "session": "forked_from",
+    "snapshot": "fork_point",
+    "purpose": "purpose",
+    "user": "user_id",
+    "mode": "execution_mode",
+    "workflow": "workflow",
+    "origin": "origin",
+    "model": "model",
+}
+
+
+class History:
+    """The past of one session: taken, listed, looked at, restored, forked, compared, let go.
+
+    A snapshot is named by its id, a unique part of it, its number, or the Snapshot itself. Where the past rests is the
+    workflow's to say, or `store`; a store that is code of a workflow's own is opened with `may_run_code` only.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        store: Store | None = None,
+        events: Events | None = None,
+        may_run_code: bool = False,
+    ) -> None:
+        self.session = session
+        self.events = Events(session.store, session.prefix + EVENTS) if events is None else events
+        self._archive = Archive(session, store=store, may_run_code=may_run_code)
+
+    @property
+    def policy(self) -> Policy:
+        """What the session's workflow says of history."""
+        return self._archive.policy
+
+    def take(
+        self,
+        kind: Kind = "manual",
+        label: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        approval: str | None = None,
+    ) -> Snapshot:
+        """Freeze the session as it is, readable or not; a routine one is left out where nothing changed since."""
+        self._archive.check_on("take a snapshot")
+        check_kind(kind)
+        facts: Any = {"label": line("label", label), "approval": line("approval", approval)}
+        facts["metadata"] = plain_metadata(metadata)
+        if not self.session.store.holds(self.session.prefix):
+            raise NotThere(f"session {self.session.session_id!r}", self.session.prefix)
+        with self._archive.lock():
+            snapshot, is_new = freezing.freeze(self._archive, kind, **facts)
+            if is_new:
+                pruning.limit(self._archive, snapshot.user)
+        if is_new:
+            self._tell_taken(snapshot)
+        return snapshot
+
+    def _tell_taken(self, snapshot: Snapshot) -> None:
+        """Tell who listens now; what is kept of it is the record."""
+        facts = {"snapshot": snapshot.id, "number": snapshot.number, "kind": snapshot.kind}
+        self.events.emit("snapshot_taken", keep=False, session=snapshot.session, **facts)
+
+    def list(
+        self, kind: Kind | None = None, status: str | None = None, limit: int | None = None, offset: int = 0
+    ) -> Snapshots:
+        """The snapshots, newest first."""
+        if kind is not None:
+            check_kind(kind)
+        found = [
+            one
+            for one in reversed(self._archive.records.snapshots())
+            if kind in (None, one.kind) and status in (None, one.status)
+        ]
+        return page(found, limit, offset)
+
+    def get(self, which: Which) -> Snapshot:
+        """One snapshot."""
+        return self._record(which).snapshot
+
+    def latest(self, kind: Kind | None = None) -> Snapshot | None:
+        """The newest snapshot that can be read, of a kind or of any."""
+        if kind is None:
+            newest = self._archive.records.newest()
+            with suppress(HaythamError):
+                return None if newest is None else self._archive.records.read(newest).snapshot
+        return next(iter(self.list(kind, limit=1)), None)
+
+    def tree(self) -> Nodes:
+        """What came of what: this session's snapshots and those of its forks."""
+        from haytham.snapshot.tree import family, grown  # noqa: PLC0415
+
+        return grown(family(self._archive))
+
+    def documents(self, which: Which) -> Paths:
+        """The documents that a snapshot holds, by path."""
+        return [row.path for row in self._record(which).rows]
+
+    def read(self, which: Which, path: str) -> bytes:
+        """A document as it was."""
+        record = self._record(which)
+        row = next((row for row in record.rows if row.path == path), None)
+        if row is None:
+            raise NotThere(f"{path} in snapshot {record.snapshot.number}", "document of that path in it")
+        return self._archive.blobs.read(row)
+
+    def contents(self, which: Which) -> dict[str, bytes]:
+        """All documents as they were, by path."""
+        return dict(freezing.documents(self._archive, self._record(which)))
+
+    def stored(self, which: Which) -> int:
+        """The bytes that a snapshot's documents take at rest, each content once, shared with others or not."""
+        return sum(self._archive.blobs.stored(digest) for digest in set(self._record(which).digests.values()))
+
+    def step(self) -> Snapshot | None:
+        """Count a step of a loop, and take a routine snapshot where frequency or interval say so; that, if any."""
+        self._archive.check_on("count a step")
+        with self._archive.lock():
+            last, branch = self.latest(), self._archive.records.branch
+            done = max(branch.read().step, 0 if last is None else last.step) + 1
+            branch.change(step=done)
+        if not is_due(self.policy, last, done):
+            return None
+        taken = self.take("routine")
+        return None if last is not None and taken.id == last.id else taken
+
+    def restore(self, which: Which) -> Snapshot:
+        """Make the session what it was, all documents or none; the recovery snapshot, which undoes that again."""
+        self._archive.check_on("restore")
+        record = self._record(which)
+        freezing.check(self._archive, record)
+        with freezing.standing_still(self.session), self._archive.lock():
+            said = {"operation": f"restore {record.snapshot.id}"}
+            recovery, _ = freezing.freeze(self._archive, "recovery", metadata=said)
+            self._put_back(record, recovery)
+        self._tell_taken(recovery)
+        return recovery
+
+    def _put_back(self, record: Record, recovery: Snapshot) -> None:
+        freezing.thaw(self._archive, record, before=self._record(recovery))
+        self._archive.records.branch.change(head=record.snapshot.id, head_after=recovery.number)
+        snapshot = record.snapshot
+        self.events.emit("snapshot_restored", snapshot=snapshot.id, number=snapshot.number, recovery=recovery.id)
+
+    def fork(
+        self,
+        which: Which | None = None,
+        *,
+        name: str,
+        purpose: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Begin a session of its own, with the documents of a snapshot or of the present; this one is not touched."""
+        from haytham.snapshot.forking import fork  # noqa: PLC0415 - who only takes need not load it
+
+        self._archive.check_on("fork")
+        record = None if which is None else self._record(which)
+        facts = plain_metadata(metadata)
+        child = fork(self._archive, record, name=name, purpose=line("purpose", purpose), metadata=facts)
+        manifest = child.read().manifest.value
+        facts = {name: manifest.get(field) for name, field in _TOLD_OF_A_FORK.items()}
+        Events(child.store, child.prefix + EVENTS).emit(FORKED, **facts)
+        return child
+
+    def merge(self, other: Session | str, phases: Sequence[int]) -> Numbers:
+        """Put whole phases of another session in the place of one's own; those that differed.
+
+        BothChanged, with the list, where both have changed since they parted; nothing is merged then.
+        """
+        from haytham.snapshot.merging import Merge  # noqa: PLC0415
+
+        self._archive.check_on("merge")
+        source = self._session(other)
+        with freezing.standing_still(self.session), self._archive.lock():
+            merge = Merge(self._archive, self._archive.other(source), phases)
+            if merge.numbers:
+                with self.operation(f"merge {source.session_id}", rollback=True):
+                    merge.carry_out()
+        self.events.emit("merged", session=source.session_id, phases=merge.numbers)
+        return merge.numbers
+
+    def discard(self) -> None:
+        """Remove this session, which is a fork, and only it."""
+        from haytham.snapshot.forking import discard  # noqa: PLC0415
+
+        discard(self._archive)
+
+    def compare(self, old: Which | Session, new: Which | Session | None = None) -> Comparison:
+        """What differs between two snapshots or sessions of the project; without `new`, from then to the present."""
+        from haytham.snapshot.sides import differences  # noqa: PLC0415
+
+        return differences(self._archive, old, self.session if new is None else new)
+
+    @contextmanager
+    def operation(self, name: str, *, rollback: bool = False) -> Iterator[Snapshot]:
+        """Do something that may go wrong: a snapshot before it goes when it went well, and stays when it did not.
+
+        Then a recovery snapshot says how far it came, and with `rollback` the session is made what it was.
+        """
+        said = {"operation": name}
+        before = self.take("pre_operation", metadata=said)
+        try:
+            yield before
+        except BaseException:
+            recovery = self.take("recovery", metadata={**said, "before": before.id})
+            if rollback:
+                with self._archive.lock():
+                    self._put_back(self._record(before), recovery)
+            raise
+        self._remove(before)
+
+    def pin(self, which: Which) -> Snapshot:
+        """Keep a snapshot, whatever the settings say."""
+        snapshot = self.get(which)
+        with self._archive.lock():
+            self._archive.pin(snapshot.id)
+        return snapshot
+
+    def unpin(self, which: Which) -> Snapshot:
+        """Let a pinned snapshot go its way again."""
+        snapshot = self.get(which)
+        with self._archive.lock():
+            self._archive.unpin(snapshot.id)
+        return snapshot
+
+    def pins(self) -> set[str]:
+        """The ids of the snapshots that are pinned."""
+        return self._archive.pins()
+
+    def delete(self, which: Which) -> str:
+        """Remove one snapshot, of whatever kind and damaged or not, unless it is pinned or a fork's; its id."""
+        snapshot_id = find(self._archive, spoken(which)).id
+        pruning.delete(self._archive, snapshot_id)
+        return snapshot_id
+
+    def _remove(self, snapshot: Snapshot) -> None:
+        """Remove a snapshot that was taken by the way, unless somebody holds on to it by now."""
+        with self._archive.lock():
+            held = self._archive.pins() | pruning.fork_points(self._archive, [snapshot.id])
+            pruning.remove(self._archive, {snapshot.id} - held)
+
+    def prune(
+        self, *, dry_run: bool = False, older_than: str | timedelta | None = None, kind: Kind | None = None
+    ) -> Snapshots:
+        """Remove what retention lets go, or what is older than that (`30d`); which. With `dry_run`, only say so."""
+        age = check_choice(older_than, kind)
+        gone = pruning.prune(self._archive, dry_run=dry_run, older_than=age, kind=kind)
+        if gone and not dry_run:
+            self.events.emit("snapshots_pruned", snapshots=[one.id for one in gone])
+        return gone
+
+    def verify(self) -> Problems:
+        """All that is wrong with the past: records, bytes, parents, and whether each snapshot restores for real."""
+        from haytham.snapshot.verifying import verify  # noqa: PLC0415
+
+        return verify(self._archive)
+
+    def _record(self, which: Which) -> Record:
+        return self._archive.records.read(find(self._archive, spoken(which)))
+
+    def _session(self, other: Session | str) -> Session:
+        """Another session of the same project."""
+        found = other if isinstance(other, Session) else Session(self.session.store, self.session.project_id, other)
+        if found.project_id != self.session.project_id or found.session_id == self.session.session_id:
+            raise InvalidValue("session", found.session_id, f"another one of project {self.session.project_id}")
+        return found

@@ -1,0 +1,136 @@
+"""Letting snapshots go: what the rules say, what must stay for others' sake, and the bytes that nobody names then."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from haytham import clock
+from haytham.errors import HaythamError, InvalidValue
+from haytham.session.layout import MANIFEST, sessions_prefix
+from haytham.snapshot import freezing, retention
+from haytham.snapshot.records import Records, recorded_sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import timedelta
+
+    from haytham.snapshot.archive import Archive
+    from haytham.snapshot.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+_IN_SESSION = 4  # project, "history", "snapshots", session, and more
+
+
+def prune(
+    archive: Archive, *, dry_run: bool = False, older_than: timedelta | None = None, kind: str | None = None
+) -> list[Snapshot]:
+    """Remove what the rules let go, or what is older than that; which, oldest first."""
+    with archive.lock():
+        snapshots = archive.records.snapshots()
+        gone = _condemned(archive, snapshots, older_than, kind)
+        if not dry_run:
+            remove(archive, [one.id for one in gone])
+        return gone
+
+
+def _condemned(
+    archive: Archive, snapshots: list[Snapshot], older_than: timedelta | None, kind: str | None
+) -> list[Snapshot]:
+    kept = archive.pins() | fork_points(archive, [one.id for one in snapshots])
+    if older_than is None:
+        ids = set(retention.outdated(snapshots, archive.policy.retention, now=clock.now(), kept=kept))
+    else:
+        stays = retention.protected(snapshots, kept)
+        ids = {one.id for one in retention.older(snapshots, older_than, clock.now()) if one.id not in stays}
+    gone = [one for one in snapshots if one.id in ids and kind in (None, one.kind)]
+    sound = _last_sound(archive, snapshots) if gone else None
+    return [one for one in gone if one.id != sound]
+
+
+def _last_sound(archive: Archive, snapshots: list[Snapshot]) -> str | None:
+    """The last snapshot of which every byte is there."""
+    names = {name.id: name for name in archive.records.names()}
+    for one in reversed(snapshots):
+        try:
+            freezing.check(archive, archive.records.read(names[one.id]))
+        except (HaythamError, OSError, KeyError) as error:
+            log.warning("snapshot %d cannot be relied on: %s", one.number, error)
+        else:
+            return one.id
+    return None
+
+
+def fork_points(archive: Archive, ids: Collection[str]) -> set[str]:
+    """The snapshots that a session which is there says it comes from; its manifest need not be readable for that."""
+    store, project = archive.session.store, archive.session.project_id
+    found: set[str] = set()
+    for session_id in store.folders(sessions_prefix(project)):
+        try:
+            manifest = store.read(f"{sessions_prefix(project)}{session_id}/{MANIFEST}")
+        except (HaythamError, OSError):
+            continue
+        found |= {one for one in ids if one.encode() in manifest}
+    return found
+
+
+def remove(archive: Archive, ids: Iterable[str]) -> None:
+    """Remove snapshots, pins included, and the bytes that no record names then. Call it holding the project's lock."""
+    wanted = set(ids)
+    if not wanted:
+        return
+    for one in wanted & archive.pins():
+        archive.unpin(one)
+    archive.records.remove([name for name in archive.records.names() if name.id in wanted])
+    sweep(archive)
+
+
+def sweep(archive: Archive) -> int:
+    """Remove the bytes that no record of the project names; none where a record can no longer say what it named."""
+    project = archive.session.project_id
+    try:
+        named = [
+            digest
+            for session_id in recorded_sessions(archive.store, project)
+            for digest in Records(archive.store, project, session_id).digests()
+        ]
+    except HaythamError as error:
+        log.warning("no bytes were let go: %s", error)
+        return 0
+    return archive.blobs.sweep(named)
+
+
+def delete(archive: Archive, snapshot_id: str) -> None:
+    """Remove one snapshot, of whatever kind and damaged or not, unless a fork or a pin holds it."""
+    with archive.lock():
+        if snapshot_id in archive.pins():
+            raise InvalidValue("snapshot", snapshot_id, "one that is not pinned; unpin it first")
+        if fork_points(archive, [snapshot_id]):
+            raise InvalidValue("snapshot", snapshot_id, "one that no fork comes from; discard the fork first")
+        remove(archive, [snapshot_id])
+
+
+def limit(archive: Archive, user: str | None) -> None:
+    """Keep to the most snapshots that the store may hold, the oldest going first, as far as any may go."""
+    most = archive.policy.most()
+    if most is None:
+        return
+    with archive.lock():
+        snapshots = archive.records.snapshots()
+        stays = retention.protected(snapshots, archive.pins() | fork_points(archive, [one.id for one in snapshots]))
+        elsewhere = _count_elsewhere(archive, user if archive.policy.storage_type == "sqlite" else None)
+        remove(archive, retention.surplus(snapshots, max(most - elsewhere, 0), stays))
+
+
+def _count_elsewhere(archive: Archive, user: str | None) -> int:
+    """How many snapshots other sessions have in the store: all, or those of a user."""
+    own = archive.session.project_id, archive.session.session_id
+    places = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)} - {own}
+    found = [one for project, name in places for one in Records(archive.store, project, name).snapshots()]
+    return sum(user in (None, one.user) for one in found)
+
+
+def _is_record(key: str) -> bool:
+    parts = key.split("/")
+    return len(parts) > _IN_SESSION and parts[1:3] == ["history", "snapshots"]

@@ -1,0 +1,113 @@
+"""Opening a store as settings say: by its type, its path and its options.
+
+Settings may come from elsewhere: only those that are trusted run code, or lead out of the folder they are for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import InvalidValue
+from haytham.store.files import FileStore
+from haytham.store.memory import MemoryStore
+from haytham.store.protocol import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from haytham.store.protocol import Store
+
+GROUP = "haytham.stores"
+_OURS = {"file": "", "memory": "", "sqlite": "history.db"}  # and the path of each where none is given
+_DOTTED = re.compile(r"\w+(\.\w+)*:\w+")
+_MEMORIES: dict[tuple[str, str], MemoryStore] = {}
+
+
+def open_store(
+    kind: str = "file",
+    *,
+    path: str | None = None,
+    base: Path,
+    options: Mapping[str, Any] | None = None,
+    may_run_code: bool = False,
+) -> Store:
+    """Open a store of a type: file, memory, sqlite, one that a package registers, or `package.module:Class`.
+
+    A path is taken from `base` on, and lies in it unless the settings may run code. Options are for the stores of
+    others, which are called with `path` and them; ours have none.
+    """
+    if not isinstance(kind, str):
+        raise InvalidValue("storage type", kind, _allowed())
+    root = Path(os.path.realpath(base))
+    place = _place(root, _OURS.get(kind, "") if path is None else path, may_leave=may_run_code)
+    if kind in _OURS:
+        return _open_ours(kind, root, place)
+    return _open_other(kind, _find(kind, may_run_code=may_run_code), {**(options or {}), "path": str(place)})
+
+
+def _place(base: Path, path: str, *, may_leave: bool) -> Path:
+    """Where a path leads, with all links followed."""
+    if not isinstance(path, str) or "\0" in path:
+        raise InvalidValue("storage path", path, "a path")
+    place = Path(os.path.realpath(base / path))
+    if not may_leave and not place.is_relative_to(base):
+        raise InvalidValue("storage path", path, f"a path in {base}, as the settings are not trusted")
+    return place
+
+
+def _open_ours(kind: str, base: Path, place: Path) -> Store:
+    if kind == "file":
+        return FileStore(place)
+    if kind == "memory":
+        return _MEMORIES.setdefault((str(base), str(place)), MemoryStore())
+    from haytham.store.sqlite import SqliteStore  # noqa: PLC0415 - who keeps files need not load it
+
+    return SqliteStore(place)
+
+
+def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
+    """What makes stores of a type: by its name among the installed packages, else by module and name."""
+    registered = _registered()
+    if kind in registered:
+        return _import(kind, registered[kind].load)
+    if _DOTTED.fullmatch(kind) is None:
+        raise InvalidValue("storage type", kind, _allowed())
+    if not may_run_code:
+        raise InvalidValue("storage type", kind, f"{_allowed()}; this one is not trusted")
+    module, _, name = kind.partition(":")
+    return _import(kind, lambda: getattr(import_module(module), name))
+
+
+def _registered() -> dict[str, Any]:
+    """The entry points for stores, by name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - it costs a command of ours its start
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _allowed() -> str:
+    return ", ".join([*_OURS, *sorted(_registered()), "or a trusted package.module:Class"])
+
+
+def _import(kind: str, load: Callable[[], Any]) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = load()
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
+        raise InvalidValue("storage type", kind, f"one that can be imported ({error})") from error
+    return found
+
+
+def _open_other(kind: str, make: Callable[..., Any], arguments: Mapping[str, Any]) -> Store:
+    """A store of somebody else's making, once it is sure that it is one."""
+    try:
+        store: Store = make(**arguments)
+    except TypeError as error:
+        raise InvalidValue("storage options", dict(arguments), f"those that {kind} takes ({error})") from error
+    missing = [verb for verb in VERBS if not callable(getattr(store, verb, None))]
+    if missing:
+        raise InvalidValue("storage type", kind, f"a store with all seven verbs; it lacks {', '.join(missing)}")
+    return store

@@ -1,0 +1,55 @@
+"""Agents that cost something, keep or break contracts, and can be told to die: for the tests of calls and budgets."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from haytham.agent import Reply
+from haytham.errors import AgentFailed
+
+SEEN = []
+ANSWERS = []
+
+
+def forget():
+    """Begin anew."""
+    SEEN.clear()
+    ANSWERS.clear()
+
+
+def cheap(task):
+    """Three tokens in, four out, a quarter of a dollar."""
+    SEEN.append(task.agent)
+    return Reply(f"From {task.agent}.", model="m", input_tokens=3, output_tokens=4, cost=0.25)
+
+
+def silent(task):
+    """Tells nothing of what it took."""
+    SEEN.append(task.agent)
+    return "x" * 30
+
+
+def scripted(task):
+    """Answers with what lies ready, in order, the last one for ever."""
+    SEEN.append(task.prompt)
+    answer = ANSWERS.pop(0) if len(ANSWERS) > 1 else ANSWERS[0]
+    if isinstance(answer, Exception):
+        raise answer
+    return Reply(answer, model="m", input_tokens=10, output_tokens=5, cost=0.01)
+
+
+def broken(task):
+    """Fails after it took something."""
+    SEEN.append(task.agent)
+    raise AgentFailed("the line broke", text="half an ans", input_tokens=2, output_tokens=1, cost=0.125)
+
+
+def telling(task):
+    """Has a key, and tells it."""
+    raise RuntimeError(f"401 for Authorization: Bearer {os.environ['FAKE_API_KEY']}")
+
+
+def die(task):
+    """Is killed in the middle of a call."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,242 @@
+"""Asking agents: retries, fallbacks, repairs, and money that is never spent twice nor lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import paid
+from haytham import History
+from haytham.budget import Amount, Total, estimated_tokens
+from haytham.calling import Ways
+from haytham.errors import AgentFailed
+from haytham.event import Events
+from haytham.runner import Runner
+from haytham.session.spend import Account, Call, Spend
+from haytham.store import MemoryStore
+from scripted import AT_ONCE, Desk
+
+ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
+FOUR = ONE.replace("agents: [a]", "agents: [a, b, c, d]")
+
+
+@pytest.fixture(autouse=True)
+def _anew():
+    paid.forget()
+
+
+def desk_of(base, function, workflow=ONE, *, models=None, **ours):
+    """A session whose agents are a function of `paid`, or models in order."""
+    model = json.dumps(models or f"python:paid:{function}")
+    rules = "".join(f"  {key}: {value}\n" for key, value in {"retries": 0, **ours}.items())
+    text = f"---\nmodel: {model}\nhaytham:\n{rules}---\nWrite.\n"
+    return Desk(base, workflow, {f"agents/{name}.md": text.encode() for name in "abcd"})
+
+
+def account(desk):
+    return Spend(desk.session.store, desk.session.prefix).read()
+
+
+def lines(desk):
+    return [json.loads(line) for line in (desk.base / desk.session.prefix / "spend.jsonl").read_bytes().splitlines()]
+
+
+def output(desk, agent="a"):
+    return desk.session.read().outputs(desk.phase(1))[agent].value
+
+
+# Spending.
+
+
+def test_a_call_is_reserved_before_it_is_made_and_settled_after(tmp_path):
+    """Two lines a call: what it may take, then what it took, by whom, in which attempt, how long, how it came out."""
+    desk = desk_of(tmp_path, "cheap", max_output_tokens=50)
+    assert desk.resume() == ("waiting", 1)
+    reserved, settled = lines(desk)
+    assert [reserved[name] for name in ("event", "agent", "phase", "attempt", "model", "cost")] == [
+        "reserved", "a", 1, 1, "python:paid:cheap", None
+    ]  # fmt: skip
+    assert reserved["tokens"] > 50
+    assert [settled[name] for name in ("event", "input_tokens", "output_tokens", "tokens", "cost", "outcome")] == [
+        "settled", 3, 4, 7, 0.25, "completed"
+    ]  # fmt: skip
+    assert reserved["call"] == settled["call"]
+
+
+def test_a_failed_call_is_settled_with_what_it_took(tmp_path):
+    """What a failed agent says it took counts, each try of it; its last words and all its tokens are stored."""
+    desk = desk_of(tmp_path, "broken", retries=1)
+    assert desk.resume() == ("failed", 1)
+    assert account(desk).total == Total(tokens=6, cost=0.25, calls=2)
+    assert [call.outcome for call in account(desk).calls] == ["failed", "failed"]
+    value = output(desk)
+    assert (value["text"], value["input_tokens"], value["output_tokens"]) == ("half an ans", 4, 2)
+
+
+def test_an_agent_that_tells_nothing_is_counted_by_its_texts(tmp_path):
+    """Tokens nobody tells are estimated and count against the limit; the record says that they are unknown."""
+    desk = desk_of(tmp_path, "silent")
+    desk.resume()
+    (call,) = account(desk).calls
+    assert (call.input_tokens, call.output_tokens, call.amount.cost) == (None, None, None)
+    assert call.amount.tokens > estimated_tokens("x" * 30)
+
+
+def test_the_worksheet_spends_nothing(tmp_path):
+    """A free agent leaves no line, and is asked at a limit of nothing."""
+    desk = desk_of(tmp_path, "", models="worksheet")
+    desk.session.change_manifest({"max_cost": "0", "max_tokens": 0})
+    assert desk.resume() == ("waiting", 1)
+    assert account(desk) == Account()
+
+
+# The budget.
+
+
+def test_of_four_at_once_two_are_called_and_two_wait_for_a_higher_limit(tmp_path):
+    """Reservations hold across parallel agents; when the limit is raised only those that were not called run."""
+    desk = desk_of(tmp_path, "cheap", FOUR, max_output_tokens=1000)
+    one = Spending(desk).estimate
+    desk.session.change_manifest({"max_tokens": 2 * one})
+    assert desk.resume() == ("paused", 1)
+    assert sorted(paid.SEEN) == ["a", "b"]
+    assert desk.session.read().summary().status == "paused"
+    paid.forget()
+    desk.session.change_manifest({"max_tokens": 9 * one})
+    assert desk.resume() == ("waiting", 1)
+    assert sorted(paid.SEEN) == ["c", "d"]
+    assert desk.session.read().summary().status == "waiting"
+
+
+class Spending:
+    """What a call of a desk's agent is estimated at."""
+
+    def __init__(self, desk):
+        scratch = desk_of(desk.base / "scratch", "cheap", FOUR, max_output_tokens=1000)
+        scratch.resume()
+        self.estimate = account(scratch).calls[0].reserved.tokens
+        paid.forget()
+
+
+@pytest.mark.parametrize(("more", "status"), [(-1, "paused"), (0, "waiting"), (1, "waiting")])
+def test_the_limit_itself_is_allowed(tmp_path, more, status):
+    """One below what a call may take pauses; just that, and one above, go through."""
+    desk = desk_of(tmp_path, "cheap", max_output_tokens=1000)
+    one = Spending(desk).estimate
+    desk.session.change_manifest({"max_tokens": one + more})
+    assert desk.resume()[0] == status
+
+
+def test_known_costs_pause_the_next_call(tmp_path):
+    """Where prices are not known beforehand, what was paid counts before the next call."""
+    desk = desk_of(tmp_path, "cheap", FOUR.replace("agents: [a, b, c, d]", "agents: [a, b, c, d], run: sequential"))
+    desk.session.change_manifest({"max_cost": "0.5"})
+    assert desk.resume() == ("paused", 1)
+    assert paid.SEEN == ["a", "b"]
+    (why,) = {event["why"] for event in desk.events("budget_reached")}
+    assert why == "$0.50 are spent, which is the limit of $0.50"
+
+
+def test_the_workflow_may_set_the_limits(tmp_path):
+    """`budget:` in workflow.yaml holds until the session's own limit is set; a warning is told on the way."""
+    workflow = FOUR.replace("agents: [a, b, c, d]", "agents: [a, b, c, d], run: sequential")
+    desk = desk_of(tmp_path, "cheap", workflow + "budget: {max_cost: 0.5, warn_at: 0.4}\n")
+    assert desk.resume() == ("paused", 1)
+    assert [event["why"] for event in desk.events("budget_warning")] == ["50% of the budget of $0.50 is spent"]
+
+
+def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path):
+    """A crash between reservation and reply neither frees nor doubles money; the next run counts it once."""
+    desk = desk_of(tmp_path, "die", max_output_tokens=100)
+    program = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from pathlib import Path; from test_calling import again\n"
+        "again(Path(sys.argv[1]))\n"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, capture_output=True)
+        assert done.returncode == -9, done.stderr
+    found = account(desk)
+    assert [call.outcome for call in found.calls] == ["unsettled"] * 2
+    assert found.total.tokens == 2 * found.calls[0].reserved.tokens
+
+
+def again(base):
+    """Run the session of a desk in a process of its own."""
+    from haytham import FileStore, Session
+
+    session = Session(FileStore(base), "p", "s")
+    asyncio.run(Runner(session, Events(), may_run_code=True, ways=AT_ONCE).run())
+
+
+def test_a_restore_refunds_nothing_and_a_fork_inherits(tmp_path):
+    """What was spent stays spent after a restore; a fork begins with it, and adds only its own."""
+    desk = desk_of(tmp_path, "cheap")
+    history = History(desk.session)
+    before = history.take()
+    desk.resume()
+    child = history.fork(name="child")
+    history.restore(before)
+    assert account(desk).total == Total(tokens=7, cost=0.25, calls=1)
+    found = Spend(child.store, child.prefix).read()
+    assert (found.calls, found.total) == ((), Total(tokens=7, cost=0.25, calls=1))
+    grandchild = History(child).fork(name="grandchild")
+    assert Spend(grandchild.store, grandchild.prefix).read().total == found.total
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"{", b"[]\n", b"\xff\n", b'{"event": "settled", "call": "x"}\n', b'{"event": "reserved", "cost": -1}\n'],
+)
+def test_a_line_that_makes_no_sense_counts_for_nothing(junk):
+    """A line that was cut off, or says nothing, hides no other and breaks nothing."""
+    store, call = MemoryStore(), Call("1", 1, "a", 1, "m", Amount(5, 0.5))
+    Spend(store, "s/").reserve(call)
+    store.write("s/spend.jsonl", store.read("s/spend.jsonl") + junk)
+    total = Spend(store, "s/").read().total
+    assert (total.tokens, total.cost) == (5, 0.5)
+
+
+# Models in order, and secrets.
+
+
+def test_models_are_tried_in_order(tmp_path):
+    """Where a model fails for good, the next one of the list is asked; all calls are counted."""
+    desk = desk_of(tmp_path, "", models=["python:paid:broken", "python:paid:cheap"])
+    assert desk.resume() == ("waiting", 1)
+    value = output(desk)
+    assert (value["text"], value["model"], value["input_tokens"]) == ("From a.", "m", 5)
+    assert [call.model for call in account(desk).calls] == ["python:paid:broken", "python:paid:cheap"]
+
+
+def test_what_cannot_get_better_is_not_tried_again(tmp_path):
+    """An error that says so is final, however many retries the file allows."""
+    paid.ANSWERS.append(AgentFailed("no such model", retry=False, input_tokens=0, output_tokens=0, cost=0.0))
+    desk = desk_of(tmp_path, "scripted", retries=5)
+    assert desk.resume() == ("failed", 1)
+    assert len(paid.SEEN) == 1
+    assert account(desk).total == Total(calls=1)
+
+
+def test_a_replay_answers_for_every_agent(tmp_path):
+    """The model of a run's own ways stands before what agents' files say."""
+    desk = desk_of(tmp_path, "cheap")
+    assert desk.resume(ways=replace(AT_ONCE, model="worksheet")) == ("waiting", 1)
+    assert output(desk)["model"] == "worksheet"
+
+
+def test_no_secret_reaches_a_file(tmp_path, monkeypatch):
+    """A key that an agent tells in its error is in no file of the session, nor in what listeners hear."""
+    monkeypatch.setenv("FAKE_API_KEY", "zq-FAKE-SECRET-123456")
+    desk = desk_of(tmp_path, "telling")
+    ways = Ways(backoff=0, secrets=(os.environ["FAKE_API_KEY"],))
+    assert desk.resume(ways=ways) == ("failed", 1)
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+        assert b"FAKE-SECRET" not in path.read_bytes(), path
+    assert "401 for Authorization" in output(desk)["error_message"]

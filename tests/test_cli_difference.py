@@ -1,0 +1,182 @@
+"""A comparison as people see it: what moved first, then texts in colours or plain, counts of lines, facts for JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haytham import clock
+from haytham.checkpoint.checkpoint_manager import CheckpointManager
+from haytham.cli.difference import drawn, facts, stat
+from haytham.compare import Change, Side, compare
+from hostile import texts
+
+IDS = ("p", "s")
+AGENT = {"agent_name": "concept_expansion", "status": "completed", "cost": 0.0375}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A session after its first phase, and once that was revised and approved and the second one has failed."""
+    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+        manager = CheckpointManager(base_dir=tmp_path)
+        folder = manager.create_session(*IDS, user_id="u")
+        given_tokens = {"input_tokens": 12000, "output_tokens": 3000}
+        manager.save_agent_output(*IDS, 1, "concept_expansion", "# Idea\n\nLend barrels.", model="m", **given_tokens)
+        manager.save_checkpoint(*IDS, 1, "completed", [AGENT])
+        (folder / "evidence.md").write_bytes(b"Rain falls.\n")
+        (folder / "photo.png").write_bytes(b"\xff\xd8\xff")
+        before = side(manager, folder)
+        manager.save_agent_output(*IDS, 1, "concept_expansion", "# Idea\n\nLend tools.", model="n", **given_tokens)
+        manager.save_user_feedback(*IDS, 1, reviewed=True, approved=True, comments="Go on.")
+        manager.save_checkpoint(*IDS, 2, "failed", [{"agent_name": "market", "status": "failed", "tokens": 5}])
+        (folder / "evidence.md").unlink()
+        (folder / "photo.png").write_bytes(b"\xff\xd8\xff\xe0")
+        return compare(before, side(manager, folder))
+
+
+def side(manager, folder):
+    """The session as it is now."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    documents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+    return Side(documents, manager.load_session(*IDS)["status"])
+
+
+def texts_of(before, after, path="notes.txt"):
+    """A comparison of two texts of a person."""
+    return compare(Side({path: before}, "waiting"), Side({path: after}, "waiting"))
+
+
+SUMMARY = """\
+status: in_progress -> failed
+output.1.concept_expansion.wrote: sha256:c41cffeeaf74… -> sha256:f8feb3aeff41…
+output.1.concept_expansion.model: m -> n
+feedback.1.approved: - -> true
+feedback.1.action: - -> approved
+checkpoint.2.status: - -> failed
+added: phase_1_concept/user_feedback.md
+added: phase_2_market_research/checkpoint.md
+removed: evidence.md
+tokens: 15000 -> 15005
+photo.png: binary, 3 bytes -> 4 bytes
+"""
+TEXTS = """
+--- evidence.md before
++++ evidence.md now
+@@ -1 +0,0 @@
+-Rain falls.
+
+--- phase_1_concept/concept_expansion.md before
++++ phase_1_concept/concept_expansion.md now
+@@ -1,3 +1,3 @@
+ # Idea
+\x20
+-Lend barrels.
++Lend tools."""
+STAT = """\
+evidence.md                            +0 -1  removed
+phase_1_concept/concept_expansion.md   +1 -1
+phase_1_concept/user_feedback.md       +0 -0  added
+phase_2_market_research/checkpoint.md  +0 -0  added
+photo.png                              +0 -0  binary, 3 bytes -> 4 bytes
+5 documents, +1 -2; 5 fields"""
+
+
+def test_what_moved_comes_first_then_the_texts(pair):
+    """Status, fields, documents and totals stand a line each before the texts that differ."""
+    assert drawn(pair, colour=False) == SUMMARY + TEXTS
+
+
+def test_lines_that_came_are_green_and_lines_that_went_are_red(pair):
+    """Colours change nothing but the look: heads of hunks are cyan, and all else is as without."""
+    painted = drawn(pair, colour=True)
+    assert "\n\x1b[31m-Lend barrels.\x1b[0m\n\x1b[32m+Lend tools.\x1b[0m" in painted
+    assert "\n\x1b[36m@@ -1,3 +1,3 @@\x1b[0m\n # Idea\n" in painted
+    for code in ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"):
+        painted = painted.replace(code, "")
+    assert painted == drawn(pair, colour=False)
+
+
+def test_counts_stand_in_columns(pair):
+    """A line a document with the lines it gained and lost, and their sum at the end."""
+    assert stat(pair) == STAT
+
+
+def test_a_document_has_one_line():
+    """The long fields of one document are counted together."""
+    text = texts_of(b"a", b"b").texts["notes.txt"]
+    both = {"phase_1_x/user_feedback.md#comments": text, "phase_1_x/user_feedback.md#requested_changes.1": text}
+    comparison = replace(texts_of(b"", b""), texts=both)
+    assert stat(comparison) == "phase_1_x/user_feedback.md  +2 -2\n1 document, +2 -2; 0 fields"
+
+
+def test_counts_are_aligned():
+    """Numbers stand right below each other."""
+    documents = [
+        {"a.txt": b"\n".join(b"%d" % number for number in range(count)), "long/name.txt": b"%d" % count}
+        for count in (1, 13)
+    ]
+    comparison = compare(*(Side(found, "waiting") for found in documents))
+    assert stat(comparison).split("\n") == [
+        "a.txt          +12 -0",
+        "long/name.txt   +1 -1",
+        "2 documents, +13 -1; 0 fields",
+    ]
+
+
+def test_facts_are_json(pair):
+    """All that differs is there as JSON has it, digests whole."""
+    told = json.loads(json.dumps(facts(pair)))
+    assert told["changed_fields"]["output.1.concept_expansion.model"] == {"old": "m", "new": "n"}
+    assert (told["old_status"], told["new_status"]) == ("in_progress", "failed")
+    assert (told["added"], told["removed"]) == (list(pair.added), ["evidence.md"])
+    assert (told["tokens"], told["cost"]) == ({"old": 15000, "new": 15005}, {"old": 0.0375, "new": 0.0375})
+    assert told["texts"]["photo.png"] == "binary, 3 bytes -> 4 bytes"
+    assert list(told) == ["changed_fields", "added", "removed", "old_status", "new_status", "texts", "tokens", "cost"]
+
+
+def test_money_is_written_out():
+    """A small sum is not told in powers of ten, and one that is not known is a dash."""
+    assert "\ncost: - -> $0.00001" in drawn(costing(None, 0.00001), colour=False)
+    assert "\ncost: $2 -> $2.5" in drawn(costing(2, 2.5), colour=False)
+
+
+def costing(old, new):
+    """A comparison of two sums of money."""
+    return replace(texts_of(b"", b"\xff"), cost=Change(old, new), old_status="waiting", new_status="completed")
+
+
+def test_nothing_differs_in_words():
+    """Where nothing differs, that is said."""
+    same = texts_of(b"a", b"a")
+    assert (drawn(same, colour=True), stat(same)) == ("nothing differs", "nothing differs")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("", "-", 'x: "" -> "-"'),
+        (" a", "a -> b", 'x: " a" -> "a -> b"'),
+        (None, False, "x: - -> false"),
+        ([], {}, "x: [] -> {}"),
+        (1, 1.5, "x: 1 -> 1.5"),
+        ("\x1b[2Ja", "b\u202e", "x: [2Ja -> b"),
+    ],
+)
+def test_values_cannot_be_mistaken(old, new, line):
+    """Nothing is a dash, and text that could be taken for something else stands in quotes."""
+    told = replace(texts_of(b"", b""), changed_fields={"x": Change(old, new)})
+    assert drawn(told, colour=False) == line
+
+
+@given(before=texts, after=texts, path=st.sampled_from(["notes.txt", "a\x1b[31m\n.txt"]))
+def test_no_text_reaches_the_terminal_with_control_characters(before, after, path):
+    """Whatever documents and their names hold, a terminal shows it and does nothing else."""
+    told = texts_of(before.encode(), after.encode(), path)
+    shown = drawn(told, colour=False) + stat(told)
+    assert not {character for character in shown if character < " " or character == "\u202e"} - {"\n", "\t"}

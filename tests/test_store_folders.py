@@ -1,0 +1,227 @@
+"""Whole folders and several keys at once in a folder on disk: all of it or none, whatever fails or is killed when."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from functools import partial
+
+import pytest
+
+from haytham.errors import Conflict
+from haytham.store import FileStore
+from test_faults import fail_at, raises_input_output_error, runs_to_its_end
+
+FILES = [("a.md", b"1" * 5000), ("b/c/d.md", b"2"), ("b/e.md", b""), ("f/g/", b""), ("b/c/h.md", b"3")]
+WHOLE = {f"p/new/{key}": data for key, data in FILES if not key.endswith("/")}
+
+
+@pytest.fixture
+def base(tmp_path):
+    """A folder with one document beside the place of what is to come."""
+    FileStore(tmp_path / "base").write("p/old", b"0")
+    return tmp_path / "base"
+
+
+def write_new(base):
+    FileStore(base).write_folder("p/new/", iter(FILES))
+
+
+def state(base):
+    store = FileStore(base)
+    return {key: store.read(key) for key in store.keys()}  # noqa: SIM118 - a store is no dict
+
+
+def strays(base):
+    return [path for path in base.rglob(".haytham-*") if path.parent.name != ".locks"]
+
+
+def noted(monkeypatch, base):
+    """The calls that put things on the disk from now on, in order: what is synced, and what gets its name."""
+    seen, sync = [], os.fsync
+
+    def note_sync(file):
+        seen.append(os.path.relpath(os.path.realpath(f"/proc/self/fd/{file}"), base))
+        sync(file)
+
+    def note_name(call, source, target):
+        seen.append(f"-> {os.path.relpath(target, base)}")
+        call(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, partial(note_name, getattr(os, name)))
+    return seen
+
+
+# A new folder.
+
+
+@pytest.mark.parametrize("call", ["mkdir", "write", "fsync", "rename"])
+def test_a_call_that_fails_leaves_no_folder(base, monkeypatch, call):
+    """Whichever call fails while a folder is written: the error is told, and nothing of it is there or left over."""
+    for nth in itertools.count():
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, call, nth)
+            failed = raises_input_output_error(partial(write_new, base))
+        if len(calls) <= nth:
+            break
+        assert failed
+        assert (os.listdir(base / "p"), strays(base)) == (["old"], [])
+    assert nth > 0
+    assert state(base) == {"p/old": b"0", **WHOLE}
+
+
+def test_a_kill_at_any_step_leaves_the_whole_folder_or_none(tmp_path):
+    """Kill -9 in each call that changes the disk: the folder is absent or whole, and is written well afterwards."""
+    for step in itertools.count():
+        base = tmp_path / f"step_{step}"
+        store = FileStore(base)
+        store.write("p/old", b"0")
+        if runs_to_its_end(partial(write_new, base), step):
+            break
+        assert state(base) in ({"p/old": b"0"}, {"p/old": b"0", **WHOLE})
+        assert store.folders("p/") == ["new"] * (len(state(base)) > 1)
+        store.prepare("p/")
+        assert strays(base) == []
+        store.delete("p/new/")
+        write_new(base)
+        assert (state(base), strays(base)) == ({"p/old": b"0", **WHOLE}, [])
+    assert step > len(FILES)
+    assert (state(base), store.folders("p/new/")) == ({"p/old": b"0", **WHOLE}, ["b", "f"])
+
+
+def test_each_file_and_folder_is_synced_once_before_the_folder_has_its_name(base, monkeypatch):
+    """Files come first, then folders, the inner ones before the outer; then the name, then the folder it stands in."""
+    seen = noted(monkeypatch, base)
+    write_new(base)
+    temporary = seen[0].split("/")[1]
+    inside = [path.removeprefix(f"p/{temporary}").lstrip("/") for path in seen[:-2]]
+    assert inside == ["a.md", "b/c/d.md", "b/e.md", "b/c/h.md", "f/g", "f", "b/c", "b", ""]
+    assert seen[-2:] == ["-> p/new", "p"]
+
+
+def test_an_iterable_that_fails_leaves_nothing(base):
+    """Where the bytes cannot be had, no folder and no temporary one are left."""
+
+    def files():
+        yield from FILES
+        assert len(strays(base)) == 1
+        raise FileExistsError("the source is gone")
+
+    with pytest.raises(FileExistsError, match="the source is gone"):
+        FileStore(base).write_folder("p/new/", files())
+    assert (os.listdir(base / "p"), strays(base)) == (["old"], [])
+
+
+def test_what_comes_in_between_is_kept(base):
+    """A key that somebody writes to the folder while it is being written is a Conflict, and stays."""
+
+    def files():
+        yield from FILES
+        FileStore(base).write("p/new/mine", b"1")
+
+    with pytest.raises(Conflict, match="expected nothing there, found p/new/mine"):
+        FileStore(base).write_folder("p/new/", files())
+    assert state(base) == {"p/old": b"0", "p/new/mine": b"1"}
+    assert strays(base) == []
+
+
+def test_hidden_files_are_not_written_over(base):
+    """A file that is no key keeps its folder from being replaced; what killed writers left does not."""
+    (base / "p/new/.git").mkdir(parents=True)
+    write_new(copy := base.parent / "copy")
+    (base / "p/new/.git/config").write_bytes(b"1")
+    with pytest.raises(Conflict, match=r"found p/new/\.git/config"):
+        write_new(base)
+    (base / "p/new/.git/config").rename(base / "p/new/.haytham-1")
+    write_new(base)
+    assert sorted(os.listdir(base / "p/new")) == sorted(os.listdir(copy / "p/new"))
+
+
+def test_a_folder_is_not_written_through_a_link_that_leads_out(base, tmp_path):
+    """Neither a folder above nor the folder itself may be a link to somewhere else, be it there or not."""
+    (outside := tmp_path / "outside").mkdir()
+    (base / "out").symlink_to(outside)
+    (base / "p/gone").symlink_to(tmp_path / "nowhere")
+    for prefix in ("out/", "out/new/", "out/b/c/", "p/gone/", "p/gone/new/"):
+        with pytest.raises(ValueError, match="leads out"):
+            FileStore(base).write_folder(prefix, FILES)
+    assert os.listdir(outside) == []
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_link_within_the_base_is_no_new_folder(base):
+    """A folder may be written through a link to another place of the base, but never in the place of a link."""
+    (base / "q").symlink_to(base / "p")
+    FileStore(base).write_folder("q/new/", FILES)
+    with pytest.raises(Conflict, match="expected nothing there, found q"):
+        FileStore(base).write_folder("q/", FILES)
+    assert FileStore(base).keys() == sorted(["p/old", "q", *WHOLE])
+
+
+def test_a_new_folder_has_usual_permissions(base):
+    """What is written has the permissions that any new file and folder has."""
+    before = os.umask(0o027)
+    try:
+        write_new(base)
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE((base / "p/new" / name).stat().st_mode) for name in (".", "b", "a.md")}
+    assert modes == {".": 0o750, "b": 0o750, "a.md": 0o640}
+
+
+# Several keys.
+
+
+def test_several_keys_sync_each_folder_once(base, monkeypatch):
+    """All bytes are on the disk before the first name, names come in order, and each folder is synced once."""
+    store = FileStore(base)
+    store.prepare("q/")
+    seen = noted(monkeypatch, base)
+    store.write_all({"p/b": b"1", "q/a": b"2", "p/a": b"3"})
+    assert [path.rpartition("/.")[0] for path in seen[:3]] == ["p", "q", "p"]
+    assert seen[3:] == ["-> p/b", "-> q/a", "-> p/a", "p", "q"]
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+def test_several_keys_are_each_old_or_new_when_a_call_fails(base, monkeypatch, call):
+    """Whichever call fails while several keys are written: each has its old bytes or its new ones, nothing is left."""
+    new = {"p/old": b"1", "p/b/c": b"2", "d": b"3"}
+    for nth in itertools.count():
+        FileStore(base).write("p/old", b"0")
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, call, nth)
+            failed = raises_input_output_error(partial(FileStore(base).write_all, new))
+        if len(calls) <= nth:
+            break
+        assert failed
+        assert all(data in (b"0", new[key]) for key, data in state(base).items())
+        assert strays(base) == []
+    assert nth > 2
+    assert state(base) == new
+
+
+# Looking.
+
+
+def test_a_folder_with_a_hidden_file_is_not_empty(base):
+    """A folder with nothing but a file that is no key is not told as empty; with what a killed writer left it is."""
+    for name in ("a/.keep", "b/.haytham-1", "c/d/.haytham-2"):
+        (base / name).parent.mkdir(parents=True)
+        (base / name).write_bytes(b"")
+    assert FileStore(base).keys(empty=True) == ["b/", "c/d/", "p/old"]
+
+
+def test_links_are_neither_folders_nor_plain(base):
+    """A link is no folder by name and no key with bytes of its own, wherever it leads; neither is a pipe."""
+    (base / "link").symlink_to(base / "p")
+    (base / "file").symlink_to(base / "p/old")
+    (base / "gone").symlink_to(base / "nowhere")
+    (base / ".hidden").mkdir()
+    os.mkfifo(base / "pipe")
+    store = FileStore(base)
+    assert store.folders() == ["p"]
+    assert store.keys() == ["file", "gone", "link", "p/old", "pipe"]
+    assert list(filter(store.is_plain, store.keys())) == ["p/old"]
