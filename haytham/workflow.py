@@ -113,7 +113,15 @@ def shipped_workflow(name: str) -> WorkflowFiles:
     known = sorted(folder.name for folder in resource("templates", "workflows").iterdir() if folder.is_dir())
     if not isinstance(name, str) or name not in known:
         raise InvalidValue("workflow type", name, ", ".join(known))
-    return WorkflowFiles(name, folder_files(resource("templates", "workflows", name)))
+    files = folder_files(resource("templates", "workflows", name))
+    return WorkflowFiles(name, {**files, **_shipped_contracts(files)})
+
+
+def _shipped_contracts(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The contracts of a shipped workflow's agents, which have their names: a session keeps them with the rest."""
+    names = [name.removeprefix(f"{AGENTS}/").removesuffix(".md") for name in files if name.startswith(f"{AGENTS}/")]
+    paths = {name: resource("schemas", CONTRACTS, f"{name}.json") for name in names}
+    return {f"{CONTRACTS}/{name}.json": path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 def load_workflow(name: str, base: FilePath) -> WorkflowFiles:
