@@ -142,21 +142,33 @@ class Caller:
 
     async def _kept(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
         """A reply that keeps its contract: what it misses goes back with the exact complaints."""
-        reply = await self._call(agent, model, task, spec, answer)
-        for repair in range(spec.repairs + 1):
-            complaints = [] if task.contract is None else task.contract.complaints(reply.text)
-            if not complaints:
+        reply, said = await self._checked(agent, model, task, spec, answer)
+        for _ in range(spec.repairs):
+            if not said:
                 return reply
-            said = [str(problem) for problem in complaints]
-            if repair == spec.repairs:
-                raise BrokenContract(said, reply.text)
             self._events.emit("repair_asked", phase=task.phase, agent=task.agent, complaints=said)
             again = replace(task, prompt=repair_prompt(task, reply.text, said))
             try:
-                reply = await self._call(agent, model, again, spec, answer)
+                reply, said = await self._checked(agent, model, again, spec, answer)
             except BudgetReached as reached:  # what was paid for is kept: a person may mend it
                 raise BrokenContract([f"it was not sent back: {reached}", *said], reply.text) from None
-        raise AssertionError("a reply is looked at once more than it is repaired")
+        if said:
+            raise BrokenContract(said, reply.text)
+        return reply
+
+    async def _checked(
+        self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer
+    ) -> tuple[Reply, list[str]]:
+        """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more."""
+        cut: list[str] = []
+        try:
+            reply = await self._call(agent, model, task, spec, answer)
+        except AgentFailed as error:
+            if not error.cut_off or task.contract is None:
+                raise
+            reply, cut = Reply(error.text, model=model), [str(error)]
+        found = [] if task.contract is None else task.contract.complaints(reply.text)
+        return reply, cut + [str(problem) for problem in found]
 
     async def _call(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
         """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""

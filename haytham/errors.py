@@ -112,8 +112,11 @@ class Running(HaythamError, TimeoutError):
 class AgentFailed(HaythamError, RuntimeError):
     """An agent did not answer: it took too long, or ended itself.
 
-    `text`, tokens and cost are what it came to all the same; `retry` is whether asking again may help.
+    `text`, tokens and cost are what it came to all the same; `retry` is whether asking again may help; `cut_off` that
+    it did answer, and was stopped at the most it may write.
     """
+
+    cut_off = False
 
     def __init__(  # noqa: PLR0913 - what a failed call leaves behind
         self,

@@ -226,7 +226,7 @@ def take_changed(history):
 
 
 def written_by_a_fork(history, number):
-    """The files of a fork by folder, and the two that its history has more of."""
+    """The files of a fork by folder, and the two that its history has more of; a line of events comes with them."""
     child = history.fork(name=f"fork{number}")
     folder = child.store.base / child.prefix
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -282,7 +282,7 @@ def replace(files):
 
 
 def write_tree(base, tree):
-    """Put files into new folders, each to stay, with one sync a folder; and two files more."""
+    """Put files into new folders, each to stay, with one sync a folder; and two files and a line more."""
     files, more = tree
     top = base / f"floor-{secrets.token_hex(8)}"
     for folder in sorted({folder for folder, _ in files}):
@@ -297,6 +297,7 @@ def write_tree(base, tree):
         os.fsync(handle)
         os.close(handle)
     replace([(str(base), data) for data in more])
+    append(base / "floor", [b"{}\n"])
 
 
 def scan_heads(paths):

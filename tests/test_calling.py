@@ -240,3 +240,61 @@ def test_no_secret_reaches_a_file(tmp_path, monkeypatch):
     for path in (path for path in tmp_path.rglob("*") if path.is_file()):
         assert b"FAKE-SECRET" not in path.read_bytes(), path
     assert "401 for Authorization" in output(desk)["error_message"]
+
+
+# Contracts.
+
+ASKS = b"""{"x-contract": "short/1", "title": "short", "type": "object", "properties":
+  {"answer": {"type": "string", "minLength": 3, "x-seat": "Answer", "x-ask": "What is it?"}}, "required": ["answer"]}"""
+
+
+def bound(base, **ours):
+    """A desk whose agent has a contract of the workflow's own."""
+    rules = "".join(f"  {key}: {value}\n" for key, value in {"retries": 0, "contract": "short", **ours}.items())
+    text = f"---\nmodel: python:paid:scripted\nhaytham:\n{rules}---\nWrite.\n"
+    return Desk(base, ONE, {"agents/a.md": text.encode(), "contracts/short.json": ASKS})
+
+
+def test_what_a_reply_misses_goes_back_with_the_exact_complaints(tmp_path):
+    """A reply that breaks its contract is asked for again, with itself and its faults; the tokens of both count."""
+    paid.ANSWERS.extend(["No heading.", "## Answer\n\nIt is so.\n"])
+    desk = bound(tmp_path)
+    assert desk.resume() == ("waiting", 1)
+    assert "No heading." in paid.SEEN[1]
+    assert "Answer: " in paid.SEEN[1].partition("# What is wrong with it")[2]
+    value = output(desk)
+    assert (value["text"], value["input_tokens"]) == ("## Answer\n\nIt is so.\n", 20)
+
+
+def test_a_reply_that_stays_broken_is_the_agents_failure_and_can_be_mended(tmp_path):
+    """After the repairs that are allowed it fails with the complaints and its last words, which a person may mend."""
+    paid.ANSWERS.append("No heading.")
+    desk = bound(tmp_path, repairs=1)
+    assert desk.resume() == ("failed", 1)
+    assert len(paid.SEEN) == 2
+    value = output(desk)
+    assert (value["text"], value["error_type"], value["input_tokens"]) == ("No heading.", "BrokenContract", 20)
+    path = desk.folder(1) / "a.md"
+    path.write_text(path.read_text("utf-8").replace("No heading.", "## Answer\n\nBy hand.\n"), "utf-8")
+    assert desk.resume() == ("waiting", 1)
+    assert len(paid.SEEN) == 2
+
+
+def test_an_answer_that_was_cut_off_is_sent_back_too(tmp_path):
+    """That it was stopped at the most it may write is one complaint more, so that the next one is shorter."""
+    cut = AgentFailed("was cut off at its 10 output tokens", text="## Ans", input_tokens=1, output_tokens=10, cost=0.0)
+    cut.cut_off = True
+    paid.ANSWERS.extend([cut, "## Answer\n\nIt is so.\n"])
+    desk = bound(tmp_path)
+    assert desk.resume() == ("waiting", 1)
+    assert "was cut off at its 10 output tokens" in paid.SEEN[1]
+
+
+def test_without_a_contract_a_cut_is_a_failure(tmp_path):
+    """Nobody would notice the missing end: so it is told, and what came is kept."""
+    cut = AgentFailed("was cut off", text="half", retry=False)
+    cut.cut_off = True
+    paid.ANSWERS.append(cut)
+    desk = desk_of(tmp_path, "scripted")
+    assert desk.resume() == ("failed", 1)
+    assert output(desk)["text"] == "half"

@@ -174,8 +174,9 @@ class _Call:
         if last.finish_reason == "content_filter":
             return self._failed(FILTERED, words=_why(last, self._called))
         if last.finish_reason == "length":
-            refusal = CUT_OFF if self._text.strip() else ALL_THOUGHT
-            return self._failed(refusal, most=self._spec.max_output_tokens)
+            found = self._failed(CUT_OFF if self._text.strip() else ALL_THOUGHT, most=self._spec.max_output_tokens)
+            found.cut_off = bool(self._text.strip())
+            return found
         if self._text.strip():
             return None
         tools = ", ".join(dict.fromkeys(call.tool_name for call in last.tool_calls))

@@ -54,7 +54,7 @@ ALL_THOUGHT = Refusal(
     retry=False,
 )
 CUT_OFF = Refusal(
-    "was cut off at its {most} output tokens; raise `max_output_tokens` in the agent's file, or mend the text by hand",
+    "was cut off at its {most} output tokens; write less, or raise `max_output_tokens` in the agent's file",
     retry=False,
 )
 TOOLS_ONLY = Refusal(

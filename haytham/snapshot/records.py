@@ -94,8 +94,7 @@ class Records:
             self.branch.change(shelf=shelf)
         name = f"{record.snapshot.number:06d}.{record.snapshot.id}.{_short(data)}.md"
         self._store.write(self._folder(shelf) + name, data, expect=ABSENT)
-        _LAST.clear()
-        _LAST[bytes_digest(data)] = record
+        _keep(bytes_digest(data), record)
 
     def read(self, name: Name) -> Record:
         """A record with its documents; InvalidDocument where a byte of it has changed, or it does not belong there."""
@@ -104,14 +103,16 @@ class Records:
         if _short(data) != name.digest:
             message = "is not as it was written: a snapshot's record never changes"
             raise InvalidDocument([Problem(message, file=name.key)])
-        last = _LAST.get(digest)
-        if last is not None and not self._misplaced(name, vars(last.snapshot)):
-            return last
+        known = _KEPT.get(digest)
+        if known is not None and not self._misplaced(name, vars(known.snapshot)):
+            return known
         parsed = parse(load_kind(KIND), data)
         faults = [problem.within(name.key) for problem in parsed.faults]
         if faults:
             raise InvalidDocument(faults)
-        return self._checked(name, parsed.value)
+        record = self._checked(name, parsed.value)
+        _keep(digest, record)
+        return record
 
     def _checked(self, place: Name, value: Mapping[str, Any]) -> Record:
         """A record that says what its place says, and names no path that could leave the session."""
@@ -215,7 +216,15 @@ class Records:
             log.debug("no index was kept: %s", error)
 
 
-_LAST: dict[str, Record] = {}
+_KEPT: dict[str, Record] = {}
+_MOST_KEPT = 64
+
+
+def _keep(digest: str, record: Record) -> None:
+    """Keep what a record says by the digest of its bytes: the newest is asked for again and again."""
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.clear()
+    _KEPT[digest] = record
 
 
 def _short(data: bytes) -> str:
