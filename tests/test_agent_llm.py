@@ -501,6 +501,9 @@ REFUSALS = {
     "only thoughts": (
         ending(end="length"), ["used up its 4000 output tokens", "raise `max_output_tokens`"], NO, PAID, "",
     ),
+    "an answer cut off": (
+        ending("Hel", end="length"), ["was cut off at its 4000 output tokens", "write less"], NO, PAID, "Hel",
+    ),
     "a filter": (
         ending("Hel", end="content_filter"), ["declined to answer (content_filter)", "reword"], RETRY, PAID, "Hel",
     ),
