@@ -154,8 +154,14 @@ class Reply:
             count = getattr(self, name)
             if count is not None and (type(count) is not int or not 0 <= count <= _MOST):
                 raise InvalidValue(f"reply: {name}", count, "a whole number, 0 or more")
+        if self.cost is not None and not _is_amount(self.cost):
+            raise InvalidValue("reply: cost", self.cost, "dollars, 0 or more")
         if self.state is not None and not _is_plain_map(self.state):
             raise InvalidValue("reply: state", self.state, "a map of text, finite numbers, lists and maps of them")
+
+
+def _is_amount(cost: Any) -> bool:
+    return isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MOST
 
 
 def _is_unicode(text: str) -> bool:

@@ -35,8 +35,8 @@ class Total:
 
     @property
     def known(self) -> float | None:
-        """The cost as far as it is known; None where no part of it is."""
-        return None if self.unknown == self.calls else self.cost
+        """The cost as far as it is known; None where nothing is, or nothing but calls that cost nothing."""
+        return None if not self.calls or (self.unknown and not self.cost) else self.cost
 
     def plus(self, amount: Amount) -> Total:
         """This sum with one more."""

@@ -6,6 +6,7 @@ Whatever an agent raises is its failure, and comes back as a value with all that
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from haytham.agent import DEFAULT_MODEL, Reply, ask, find_agent, runs_code
 from haytham.agent_file import INHERIT
 from haytham.agents.human import WaitsForPerson
 from haytham.budget import Amount, Total, added, estimated_tokens, refusal, warning
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, NotTrusted
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, HaythamError, NotTrusted
 from haytham.masking import masked
 from haytham.policy import Limits
 from haytham.prompt import repair_prompt
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from haytham.event import Events
     from haytham.recording import Recorder
     from haytham.session.session import Session
+
+log = logging.getLogger(__name__)
 
 _NO_FAILURE = (NotTrusted, BudgetReached, WaitsForPerson)
 _FREE = frozenset({"worksheet", "human", "replay"})
@@ -121,10 +124,18 @@ class Caller:
             return [self._ways.model]
         return models(spec, self._session.read().manifest.value.get("model"))
 
+    def check_trusted(self, spec: AgentSpec) -> None:
+        """Refuse code that is not trusted here, before anybody of its phase is asked."""
+        for model in self._models(spec):
+            self._check_trusted(spec.name, model)
+
+    def _check_trusted(self, agent: str, model: str) -> None:
+        if runs_code(model) and not self._may_run_code:
+            raise NotTrusted(agent, model)
+
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
         """Ask one model, again where that may help."""
-        if runs_code(model) and not self._may_run_code:
-            raise NotTrusted(task.agent, model)
+        self._check_trusted(task.agent, model)
         agent = find_agent(model)
         for left in range(spec.retries, -1, -1):
             try:
@@ -151,7 +162,9 @@ class Caller:
             try:
                 reply, said = await self._checked(agent, model, again, spec, answer)
             except BudgetReached as reached:  # what was paid for is kept: a person may mend it
-                raise BrokenContract([f"it was not sent back: {reached}", *said], reply.text) from None
+                broken = BrokenContract([f"it was not sent back: {reached}", *said], reply.text)
+                broken.by_budget = True
+                raise broken from None
         if said:
             raise BrokenContract(said, reply.text)
         return reply
@@ -177,20 +190,28 @@ class Caller:
         begun = clock.ticks()
         try:
             reply = await ask(agent, task, spec)
-            changed(EMPTY, reply.state or {})
         except WaitsForPerson:
             raise
         except Exception as error:
-            facts = _of_failure(error, call)
-            answer.calls.append(self._settle(call, facts, clock.ticks() - begun, "failed"))
-            if self._ways.recorder is not None:
-                self._ways.recorder.keep_failure(task, error)
+            answer.calls.append(self._settle(call, _of_failure(error, call), clock.ticks() - begun, "failed"))
+            self._record(task, error)
             raise
         facts = _of_reply(reply, task.prompt, model)
         answer.calls.append(self._settle(call, facts, clock.ticks() - begun, "completed"))
-        if self._ways.recorder is not None:
-            self._ways.recorder.keep(task, reply)
+        self._record(task, reply)
+        changed(EMPTY, reply.state or {})
         return reply
+
+    def _record(self, task: Task, outcome: Reply | Exception) -> None:
+        """Keep an answer that was paid for; where that fails it is told, and the answer is worth no less."""
+        recorder = self._ways.recorder
+        try:
+            if recorder is not None and isinstance(outcome, Reply):
+                recorder.keep(task, outcome)
+            elif recorder is not None and isinstance(outcome, Exception):
+                recorder.keep_failure(task, outcome)
+        except (HaythamError, OSError) as error:
+            log.warning("an answer was not recorded: %s", error)
 
     def _reserve(self, model: str, task: Task, spec: AgentSpec) -> Call:
         estimate = _estimate(model, task.prompt, spec)
@@ -253,7 +274,6 @@ def _of_failure(error: Exception, call: Call) -> dict[str, Any]:
     """What a failed call took: as it says; where it does not, all that was reserved may be gone."""
     told = error if isinstance(error, AgentFailed) else AgentFailed("")
     counts = told.input_tokens, told.output_tokens
-    if counts == (None, None):
-        return {"settled": call.reserved, "input_tokens": None, "output_tokens": None}
-    tokens = sum(count or 0 for count in counts)
-    return {"settled": Amount(tokens, told.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
+    cost = call.reserved.cost if told.cost is None else told.cost
+    tokens = call.reserved.tokens if None in counts else sum(count or 0 for count in counts)
+    return {"settled": Amount(tokens, cost), "input_tokens": counts[0], "output_tokens": counts[1]}

@@ -134,7 +134,9 @@ class AgentFailed(HaythamError, RuntimeError):
 
 
 class BrokenContract(AgentFailed):
-    """A reply that is not what was asked for, after it was sent back as often as allowed."""
+    """A reply that is not what was asked for, after it was sent back as often as allowed, or as the budget let it."""
+
+    by_budget = False
 
     def __init__(self, complaints: Sequence[str], text: str) -> None:
         self.complaints = tuple(complaints)

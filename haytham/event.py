@@ -68,5 +68,5 @@ class Events:
 def _read(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except ValueError:  # a line that a crash cut off
+    except (ValueError, RecursionError):  # a line that a crash cut off
         return None

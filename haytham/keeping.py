@@ -63,25 +63,28 @@ class Keeper:
 
     def after_phase(self, phase: Phase, *, done: bool) -> None:
         """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""
-        if phase.checkpoint is False or not (phase.checkpoint or self._policy_takes):
-            return
-        if self._history.policy.enabled:
-            self._take("phase", metadata={"phase": phase.number})
         before = self._before.pop(phase.number, None)
+        if not self._takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
+            return
         if before is not None and done:
             self._carefully("prune", lambda: self._history.delete(before))
+
+    def _takes(self, phase: Phase) -> bool:
+        """Whether snapshots are taken around a phase: what it says itself wins."""
+        wanted = self._policy_takes if phase.checkpoint is None else phase.checkpoint
+        return wanted and self._history.policy.enabled
 
     def after_decision(self, phase: int, said: str) -> None:
         """Once an approval is bound to the texts it was given for: the last one of each is kept for good."""
         if said.startswith("approved") and self._policy_takes:
             self._take("phase", metadata={"approved": phase}, approval=self._approval(phase))
 
-    def before_again(self, phase: int, why: str) -> None:
+    def before_again(self, phase: Phase, why: str) -> None:
         """Before a phase runs again: what would be lost if that went wrong."""
-        if self._policy_takes and phase not in self._before:
-            taken = self._take("pre_operation", metadata={"operation": f"phase {phase} again: {why}"})
+        if self._takes(phase) and phase.number not in self._before:
+            taken = self._take("pre_operation", metadata={"operation": f"phase {phase.number} again: {why}"})
             if taken is not None:
-                self._before[phase] = taken
+                self._before[phase.number] = taken
 
     def after_error(self, what: str) -> None:
         """Once something went wrong: how far it came."""

@@ -37,7 +37,7 @@ _LOOKS = (
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without its secrets: the given ones, however they are written, and all that looks like a key."""
     for secret in sorted(set(secrets), key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
+        if len(secret.strip()) >= _SHORTEST:
             for written in _spellings(secret):
                 text = text.replace(written, HIDDEN)
     for pattern in _patterns():

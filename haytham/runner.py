@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
-from haytham.errors import AgentFailed, BudgetReached
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached
 from haytham.keeping import Keeper, Kept
 from haytham.masking import masked
 from haytham.session.gate import Gate
@@ -79,11 +79,15 @@ class Runner:
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             try:
                 if retry is not None:
-                    self._keeper.before_again(retry, "retry")
+                    self._keeper.before_again(self._session.read().phase(retry), "retry")
                     self._gate.retry(retry, by)
                 outcome = await self._loop(by)
             except asyncio.CancelledError:
                 self._events.emit("run_ended", status="stopped", phase=None)
+                raise
+            except Exception as error:
+                self._keeper.after_error(f"the run ended: {type(error).__name__}")
+                self._events.emit("run_ended", status="error", phase=None)
                 raise
             self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
             return outcome
@@ -137,7 +141,7 @@ class Runner:
             why = f"{place.verdict.why}: {files(standing.reading, phase, place.verdict.agents)}"
             return Outcome("waiting", phase, why, place.verdict.agents)
         if step in ("next attempt", "run again"):
-            self._keeper.before_again(phase.number, place.verdict.why or step)
+            self._keeper.before_again(phase, place.verdict.why or step)
         if step == "next attempt":
             self._gate.next_attempt(phase.number)
             self._events.emit("attempt_started", phase=phase.number, attempt=place.facts.attempt + 1)
@@ -242,6 +246,7 @@ class Runner:
     def _asked(self, standing: Standing, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
         """What an agent is asked, and by which of its rules; on record from now on where it has written nothing yet."""
         task, spec = standing.asked(phase, name, self._session.state())
+        self._caller.check_trusted(spec)
         task = replace(task, history=Kept(self._history), tell=partial(self._tell, phase.number, name))
         if name not in standing.place(phase.number).facts.outputs:
             self._session.save_task(phase.number, task)
@@ -283,9 +288,11 @@ class Runner:
         """Store that an agent failed, with its last words, and how far the session came."""
         error = answer.error or AgentFailed("it did not answer")
         said = str(getattr(error, "text", ""))
-        stored = self._store(task, _failed(answer, error, self._secrets), _plain(said), seconds)
+        stored = self._store(task, _failed(answer, error, self._secrets), masked(_plain(said), self._secrets), seconds)
         self._costs[task.phase, task.agent] = answer.cost
         self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
+        if isinstance(error, BrokenContract) and error.by_budget:
+            return "refused"
         return "failed" if stored else "done"
 
     def _store(

@@ -53,3 +53,8 @@ def telling(task):
 def die(task):
     """Is killed in the middle of a call."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wrong_state(task):
+    """Wants to change what no state has."""
+    return Reply("text", model="m", input_tokens=3, output_tokens=4, cost=3.0, state={"nothing": 1})

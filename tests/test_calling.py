@@ -13,7 +13,8 @@ import pytest
 
 import paid
 from haytham import History
-from haytham.budget import Amount, Total, estimated_tokens
+from haytham.agent import Reply
+from haytham.budget import Amount, Total, added, estimated_tokens
 from haytham.calling import Ways
 from haytham.errors import AgentFailed
 from haytham.event import Events
@@ -298,3 +299,68 @@ def test_without_a_contract_a_cut_is_a_failure(tmp_path):
     desk = desk_of(tmp_path, "scripted")
     assert desk.resume() == ("failed", 1)
     assert output(desk)["text"] == "half"
+
+
+# What went wrong once.
+
+
+class Unwritable:
+    """A recorder whose folder is gone."""
+
+    def keep(self, task, reply):
+        raise OSError("no space left")
+
+    keep_failure = keep
+
+
+def test_an_answer_that_cannot_be_recorded_is_worth_no_less(tmp_path):
+    """What was paid for is stored, and nobody is asked again because of it."""
+    desk = desk_of(tmp_path, "cheap", retries=2)
+    assert desk.resume(ways=replace(AT_ONCE, recorder=Unwritable())) == ("waiting", 1)
+    assert (paid.SEEN, output(desk)["text"]) == (["a"], "From a.")
+
+
+def test_a_wrong_change_of_the_state_does_not_hide_what_was_paid(tmp_path):
+    """The call is settled by what the reply says it took, before its changes are judged."""
+    desk = desk_of(tmp_path, "wrong_state")
+    assert desk.resume() == ("failed", 1)
+    assert account(desk).total == Total(tokens=7, cost=3.0, calls=1)
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, True, "1"])
+def test_a_reply_costs_a_number_of_dollars(cost):
+    """What no budget could count is the agent's own fault."""
+    with pytest.raises(ValueError, match="reply: cost"):
+        Reply("text", cost=cost)
+
+
+def test_a_free_failure_makes_an_unknown_price_no_zero():
+    """A call that was refused for nothing, then one of unknown price: the cost is unknown."""
+    assert added([Amount(0, 0.0), Amount(10, None)]).known is None
+
+
+def test_the_last_words_of_a_failed_agent_hold_no_secret(tmp_path, monkeypatch):
+    """What a program printed before it failed is stored, but for keys."""
+    paid.ANSWERS.append(AgentFailed("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
+    desk = desk_of(tmp_path, "scripted")
+    desk.resume(ways=replace(AT_ONCE, secrets=("zq-FAKE-SECRET-123456",)))
+    assert output(desk)["text"] == "my key is ***"
+
+
+def test_nobody_is_asked_beside_code_that_is_not_trusted(tmp_path):
+    """Trust is judged for all agents of a phase before the first call: nothing is reserved in vain."""
+    desk = desk_of(tmp_path, "cheap", FOUR)
+    session = desk.session
+    with pytest.raises(PermissionError):
+        asyncio.run(Runner(session, Events(), may_run_code=False, ways=AT_ONCE).run())
+    assert account(desk) == Account()
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b'{"event": "reserved", "cost": 1e400}', b'{"cost": 1%s}' % (b"0" * 400)]
+)
+def test_no_line_of_a_spend_file_breaks_a_session(line):
+    """However hostile a line is, it counts for nothing at the worst."""
+    store = MemoryStore()
+    store.write("s/spend.jsonl", line + b"\n")
+    assert Spend(store, "s/").read().total.cost == 0

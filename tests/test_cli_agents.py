@@ -282,7 +282,8 @@ def test_progress_tells_of_repairs_and_refusals(here):
     bind(here)
     answer = haytham("run", IDEA, "--workflow", "mine", "--max-cost", "0.01", cwd=here)
     assert re.search(r"\n  one: .+Part 1.+ \(and 6 more\); it is asked to mend that\n", answer.err)
-    assert "it was not sent back: $0.01 are spent, which is the limit of $0.01" in answer.out
+    assert (answer.code, "is paused in phase 1, One: $0.01 are spent" in answer.out) == (5, True)
+    assert "it was not sent back: $0.01 are spent" in (session_folder(here) / "phase_1_one/one.md").read_text("utf-8")
 
 
 def test_what_an_agent_tells_does_not_flood_a_pipe(here):

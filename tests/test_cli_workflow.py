@@ -171,3 +171,25 @@ def test_a_workflow_copy_edited_by_hand_is_refused(with_code):
     copy.write_text(copy.read_text(encoding="utf-8") + "More.\n", encoding="utf-8")
     assert process("resume", cwd=with_code).code == 6
     assert not (with_code / "ran").exists()
+
+
+def test_a_digest_that_the_files_do_not_have_is_not_trusted(here, monkeypatch, tmp_path):
+    """A session that names a workflow which is trusted here, and holds another one, runs no code and writes nowhere."""
+    from haytham import FileStore, Session
+    from haytham.cli.trust import may_run_code, trust
+    from haytham.workflow import WorkflowFiles, read_workflow
+
+    yaml = b"name: w\nphases:\n- {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
+    files = {"workflow.yaml": yaml, "agents/a.md": b"---\nmodel: python:os:getcwd\n---\nWrite.\n"}
+    session = Session(FileStore(tmp_path / "projects"), "p", "s")
+    session.create(user_id="u", source=WorkflowFiles("w", files), mode="all")
+    trust(session)
+    assert may_run_code(session)
+    worse = yaml + b"checkpointing: {storage_path: /nowhere}\n"
+    (path,) = (tmp_path / "projects").glob("p/workflows/*/workflow.yaml")
+    path.write_bytes(worse)
+    manifest = tmp_path / "projects/p/sessions/s/session_manifest.md"
+    old, new = read_workflow(yaml, file="w").digest, read_workflow(worse, file="w").digest
+    manifest.write_text(manifest.read_text("utf-8").replace(old, new), "utf-8")
+    with pytest.raises(ValueError, match="does not hold what this session was started with"):
+        may_run_code(session)

@@ -112,9 +112,9 @@ def test_a_type_or_path_that_is_none_is_refused(base):
 @pytest.mark.usefixtures("_installed")
 def test_a_registered_store_is_opened_by_its_name(base):
     """A store that an installed package registers gets the path and the options, and needs no trust."""
-    store = open_store("acme", base=base, path="x", options={"colour": "blue"})
+    store = open_store("acme", base=base, path="x", options={"colour": "blue"}, may_run_code=True)
     assert (store.path, store.colour) == (str(base / "x"), "blue")
-    assert open_store("acme", base=base).path == str(base)
+    assert open_store("acme", base=base, may_run_code=True).path == str(base)
     with pytest.raises(InvalidValue, match="allowed: file, memory, sqlite, acme, acme_gone, or a trusted"):
         open_store("acne", base=base)
 
@@ -150,7 +150,7 @@ def test_options_are_those_that_the_store_takes(base):
     for kind in ("acme", "acme_stores:NUMBER"):
         with pytest.raises(InvalidValue, match=r"^storage options: found .*; allowed: those that acme"):
             open_store(kind, base=base, options={"size": 3}, may_run_code=True)
-    assert open_store("acme", base=base, options={"path": "/elsewhere"}).path == str(base)
+    assert open_store("acme", base=base, options={"path": "/elsewhere"}, may_run_code=True).path == str(base)
 
 
 def test_a_database_is_loaded_only_where_one_is_opened():

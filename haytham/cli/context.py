@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from haytham.session import Session
     from haytham.session.summary import Summary
     from haytham.snapshot.archive import Archive
+    from haytham.snapshot.everywhere import Histories
     from haytham.snapshot.history import History
     from haytham.snapshot.snapshot import Snapshot
     from haytham.store.files import FileStore
@@ -184,6 +185,12 @@ class Here:
         from haytham.snapshot.history import History  # noqa: PLC0415
 
         return History(session, may_run_code=_may_run_code(session))
+
+    def histories(self) -> Histories:
+        """The pasts of all sessions."""
+        from haytham.snapshot.everywhere import Histories  # noqa: PLC0415
+
+        return Histories(self.store, may_run_code=_may_run_code)
 
     def archive(self, session: Session) -> Archive:
         """Where that past rests."""

@@ -122,11 +122,10 @@ def prune(here: Here, /, session_name: str | None, *, everywhere: bool, **ways: 
 def _pruned(
     here: Here, session: Session | None, *, dry_run: bool, older_than: str | None, kind: Kind | None
 ) -> list[Snapshot]:
-    from haytham.snapshot.everywhere import Histories  # noqa: PLC0415
     from haytham.snapshot.retention import span  # noqa: PLC0415
 
     age = None if older_than is None else span(older_than)
-    where = Histories(here.store) if session is None else here.history(session)
+    where = here.histories() if session is None else here.history(session)
     return where.prune(dry_run=dry_run, older_than=age, kind=kind)
 
 

@@ -79,9 +79,7 @@ def _list_one(here: Here, history: History, asked: dict[str, Any]) -> None:
 
 
 def _list_all(here: Here, user: str | None, asked: dict[str, Any]) -> None:
-    from haytham.snapshot.everywhere import Histories  # noqa: PLC0415
-
-    found = [one for one in Histories(here.store).list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
+    found = [one for one in here.histories().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
     pasts = {(one.project, one.session): here.history(here.session(one.project, one.session)) for one in found}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
     rows = [facts(one, pinned=one.id in pins) for one in found]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from haytham.agent import runs_code
 from haytham.agent_file import INHERIT, read_agent
 from haytham.session.tasks import agent_texts
+from haytham.store.opening import OURS
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -51,15 +52,16 @@ def _needs_trust(session: Session) -> bool:
 
 def _leads_elsewhere(reading: Reading) -> bool:
     """Whether an agent's own model is code, or the history rests in a place, or a store, of the workflow's own."""
-    policy = reading.workflow.policy
-    if policy.storage_path is not None or ":" in policy.storage_type:
+    policy, files = reading.workflow.policy, reading.workflow_files().files  # whose digest is checked: trust is by it
+    if policy.storage_path is not None or policy.storage_type not in OURS:
         return True
-    texts = agent_texts(reading.workflow_files().files)
+    texts = agent_texts(files)
     models = {model for name, text in texts.items() for model in read_agent(name, text).models}
     return any(runs_code(model) for model in models - {INHERIT})
 
 
 def _is_listed(session: Session) -> bool:
+    session.read().workflow_files()  # a digest that the files do not have is worth nothing
     return _key(session) in _listed()
 
 

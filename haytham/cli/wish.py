@@ -31,6 +31,7 @@ def hand_over(here: Here, session: Session, text: str, by: str) -> None:
     """Keep a person's words for the next phase that will run, which is told; refused where none will."""
     from haytham.cli.decide import stamp  # noqa: PLC0415
     from haytham.event import Events  # noqa: PLC0415
+    from haytham.keeping import Keeper  # noqa: PLC0415
     from haytham.session.layout import EVENTS, session_lock  # noqa: PLC0415
     from haytham.session.request import save_request  # noqa: PLC0415
     from haytham.standing import Standing  # noqa: PLC0415
@@ -40,6 +41,8 @@ def hand_over(here: Here, session: Session, text: str, by: str) -> None:
             here.say(line)
         place = _next_to_run(Standing(session.read()))
         phase = place.facts.phase
+        if place.verdict.step == "next attempt":
+            Keeper(here.history(session)).before_again(phase, "input for the next attempt")
         save_request(session, phase.number, text, by=by)
         if place.verdict.step == "next attempt":  # which the request began
             events = Events(session.store, session.prefix + EVENTS)

@@ -95,7 +95,7 @@ def _started(store: SharedStore, key: str) -> dict[str, Any]:
     for line in lines:
         try:
             event = json.loads(line or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict) and event.get("event") in (STARTED, FORKED):
             return event

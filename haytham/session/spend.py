@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from haytham.store.protocol import Store
 
 Line = dict[str, Any]
+_MOST = 10**15
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _line(event: str, facts: Line) -> bytes:
 def _read(line: bytes) -> Line | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -187,7 +188,7 @@ def _amount(line: Line) -> Amount:
 
 def _whole(line: Line, name: str) -> int:
     value = line.get(name)
-    return value if type(value) is int and value >= 0 else 0
+    return value if type(value) is int and 0 <= value <= _MOST else 0
 
 
 def _maybe(line: Line, name: str) -> int | None:
@@ -196,4 +197,6 @@ def _maybe(line: Line, name: str) -> int | None:
 
 def _cost(line: Line, name: str = "cost") -> float | None:
     value = line.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _MOST else None

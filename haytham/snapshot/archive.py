@@ -26,6 +26,7 @@ class Archive:
         self.session = session
         self._given = store
         self._may_run_code = may_run_code
+        self.shielded: set[str] = set()  # what an operation that is going on comes back to
         self._name = f"{session.project_id}/{session.session_id}"
 
     @cached_property
@@ -84,6 +85,10 @@ class Archive:
         """The ids of snapshots that a person pinned."""
         prefix = self._pin("")
         return {key.removeprefix(prefix) for key in self.store.keys(prefix, depth=1)}
+
+    def held(self) -> set[str]:
+        """What nothing may let go: pinned, or needed by an operation that is going on."""
+        return self.pins() | self.shielded
 
     def pin(self, snapshot_id: str) -> None:
         """Keep a snapshot, whatever the settings say."""

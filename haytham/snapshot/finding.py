@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from haytham.snapshot.records import Name
 
 _SHOWN = 8
-_LONGEST_NUMBER = 5
 _MOST_DIGITS = 5  # more of them may be a part of an id
 _LONGEST = 18
 

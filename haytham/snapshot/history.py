@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from haytham.snapshot.snapshot import Record
     from haytham.snapshot.tree import Node
     from haytham.store.protocol import Store
+
+log = logging.getLogger(__name__)
 
 Snapshots = list[Snapshot]  # `list` is one of the verbs below
 Which = str | int | Snapshot
@@ -234,17 +237,27 @@ class History:
 
         Then a recovery snapshot says how far it came, and with `rollback` the session is made what it was.
         """
-        said = {"operation": name}
-        before = self.take("pre_operation", metadata=said)
+        before = self.take("pre_operation", metadata={"operation": name})
+        self._archive.shielded.add(before.id)  # whatever is let go meanwhile, the way back is not
         try:
             yield before
         except BaseException:
-            recovery = self.take("recovery", metadata={**said, "before": before.id})
-            if rollback:
-                with self._archive.lock():
-                    self._put_back(self._record(before), recovery)
+            self._after_failure(name, before, rollback=rollback)
             raise
+        finally:
+            self._archive.shielded.discard(before.id)
         self._remove(before)
+
+    def _after_failure(self, name: str, before: Snapshot, *, rollback: bool) -> None:
+        """Keep how far an operation came, and put the session back where that is wanted, kept or not."""
+        recovery = before
+        try:
+            recovery = self.take("recovery", metadata={"operation": name, "before": before.id})
+        except (HaythamError, OSError) as error:
+            log.warning("how far %s came could not be kept: %s", name, error)
+        if rollback:
+            with self._archive.lock():
+                self._put_back(self._record(before), recovery)
 
     def pin(self, which: Which) -> Snapshot:
         """Keep a snapshot, whatever the settings say."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidValue
+from haytham.session import Session
 from haytham.session.layout import MANIFEST, sessions_prefix
 from haytham.snapshot import freezing, retention
 from haytham.snapshot.records import Records, recorded_sessions
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from haytham.snapshot.archive import Archive
+    from haytham.snapshot.records import Name
     from haytham.snapshot.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -38,15 +40,29 @@ def prune(
 def _condemned(
     archive: Archive, snapshots: list[Snapshot], older_than: timedelta | None, kind: str | None
 ) -> list[Snapshot]:
-    kept = archive.pins() | fork_points(archive, [one.id for one in snapshots])
+    kept = archive.held() | fork_points(archive, [one.id for one in snapshots])
     if older_than is None:
         ids = set(retention.outdated(snapshots, archive.policy.retention, now=clock.now(), kept=kept))
     else:
         stays = retention.protected(snapshots, kept)
         ids = {one.id for one in retention.older(snapshots, older_than, clock.now()) if one.id not in stays}
-    gone = [one for one in snapshots if one.id in ids and kind in (None, one.kind)]
+    return _spare(archive, snapshots, [one for one in snapshots if one.id in ids and kind in (None, one.kind)])
+
+
+def _spare(archive: Archive, snapshots: list[Snapshot], gone: list[Snapshot]) -> list[Snapshot]:
+    """What may go after a last look: not the last that verifies, nor what its record does not say a list says."""
     sound = _last_sound(archive, snapshots) if gone else None
-    return [one for one in gone if one.id != sound]
+    names = {name.id: name for name in archive.records.names()}
+    return [one for one in gone if one.id != sound and _is_as_listed(archive, names.get(one.id), one)]
+
+
+def _is_as_listed(archive: Archive, name: Name | None, one: Snapshot) -> bool:
+    """Whether a record itself says what a list said of it: an index may be old, or somebody's joke."""
+    try:
+        return name is not None and archive.records.read(name).snapshot == one
+    except (HaythamError, OSError) as error:
+        log.warning("snapshot %d is kept, as it cannot be read: %s", one.number, error)
+        return False
 
 
 def _last_sound(archive: Archive, snapshots: list[Snapshot]) -> str | None:
@@ -112,22 +128,38 @@ def delete(archive: Archive, snapshot_id: str) -> None:
 
 
 def limit(archive: Archive, user: str | None) -> None:
-    """Keep to the most snapshots that the store may hold, the oldest going first, as far as any may go."""
+    """Keep to the most snapshots that the store may hold: the project's oldest go first, as far as any may go."""
     most = archive.policy.most()
     if most is None:
         return
+    whose = user if archive.policy.storage_type == "sqlite" else None
     with archive.lock():
-        snapshots = archive.records.snapshots()
-        stays = retention.protected(snapshots, archive.pins() | fork_points(archive, [one.id for one in snapshots]))
-        elsewhere = _count_elsewhere(archive, user if archive.policy.storage_type == "sqlite" else None)
-        remove(archive, retention.surplus(snapshots, max(most - elsewhere, 0), stays))
+        lines = [(one, one.records.snapshots()) for one in _project(archive)]
+        count = sum(whose in (None, one.user) for _, line in lines for one in line) + _count_elsewhere(archive, whose)
+        free = [(one, where) for where, line in lines for one in _removable(where, line) if whose in (None, one.user)]
+        oldest = sorted(free, key=lambda pair: (pair[0].id.rpartition("-")[0], pair[0].number))
+        for snapshot, where in oldest[: max(count - most, 0)]:
+            remove(where, [snapshot.id])
+
+
+def _project(archive: Archive) -> list[Archive]:
+    """The pasts of all sessions of the project, whose lock is held."""
+    names = recorded_sessions(archive.store, archive.session.project_id)
+    others = [name for name in names if name != archive.session.session_id]
+    return [archive, *(archive.other(Session(archive.session.store, archive.session.project_id, n)) for n in others)]
+
+
+def _removable(archive: Archive, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """What nothing keeps."""
+    stays = retention.protected(snapshots, archive.held() | fork_points(archive, [one.id for one in snapshots]))
+    return _spare(archive, snapshots, [one for one in snapshots if one.id not in stays])
 
 
 def _count_elsewhere(archive: Archive, user: str | None) -> int:
-    """How many snapshots other sessions have in the store: all, or those of a user."""
-    own = archive.session.project_id, archive.session.session_id
-    places = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)} - {own}
-    found = [one for project, name in places for one in Records(archive.store, project, name).snapshots()]
+    """How many snapshots other projects have in the store: all, or those of a user."""
+    places = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)}
+    others = [place for place in places if place[0] != archive.session.project_id]
+    found = [one for project, name in others for one in Records(archive.store, project, name).snapshots()]
     return sum(user in (None, one.user) for one in found)
 
 

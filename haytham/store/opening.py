@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from haytham.store.protocol import Store
 
 GROUP = "haytham.stores"
-_OURS = {"file": "", "memory": "", "sqlite": "history.db"}  # and the path of each where none is given
+OURS = {"file": "", "memory": "", "sqlite": "history.db"}  # and the path of each where none is given
 _DOTTED = re.compile(r"\w+(\.\w+)*:\w+")
 _MEMORIES: dict[tuple[str, str], MemoryStore] = {}
 
@@ -43,8 +43,8 @@ def open_store(
     if not isinstance(kind, str):
         raise InvalidValue("storage type", kind, _allowed())
     root = Path(os.path.realpath(base))
-    place = _place(root, _OURS.get(kind, "") if path is None else path, may_leave=may_run_code)
-    if kind in _OURS:
+    place = _place(root, OURS.get(kind, "") if path is None else path, may_leave=may_run_code)
+    if kind in OURS:
         return _open_ours(kind, root, place)
     return _open_other(kind, _find(kind, may_run_code=may_run_code), {**(options or {}), "path": str(place)})
 
@@ -72,12 +72,12 @@ def _open_ours(kind: str, base: Path, place: Path) -> Store:
 def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
     """What makes stores of a type: by its name among the installed packages, else by module and name."""
     registered = _registered()
-    if kind in registered:
-        return _import(kind, registered[kind].load)
-    if _DOTTED.fullmatch(kind) is None:
+    if kind not in registered and _DOTTED.fullmatch(kind) is None:
         raise InvalidValue("storage type", kind, _allowed())
     if not may_run_code:
         raise InvalidValue("storage type", kind, f"{_allowed()}; this one is not trusted")
+    if kind in registered:
+        return _import(kind, registered[kind].load)
     module, _, name = kind.partition(":")
     return _import(kind, lambda: getattr(import_module(module), name))
 
@@ -90,7 +90,7 @@ def _registered() -> dict[str, Any]:
 
 
 def _allowed() -> str:
-    return ", ".join([*_OURS, *sorted(_registered()), "or a trusted package.module:Class"])
+    return ", ".join([*OURS, *sorted(_registered()), "or a trusted package.module:Class"])
 
 
 def _import(kind: str, load: Callable[[], Any]) -> Callable[..., Any]:
