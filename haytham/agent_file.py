@@ -45,6 +45,7 @@ class AgentSpec:
     repairs: int = 2
     runtime: Mapping[str, bool] = field(default_factory=dict)
     body: str = ""
+    body_line: int = 1
     is_foreign: bool = False
 
 
@@ -65,6 +66,7 @@ def read_agent(name: str, text: str) -> AgentSpec:
         repairs=file.count("repairs", 2, least=0),
         runtime=file.switches("runtime", _RUNTIME),
         body=text[found.end() :] if found else text,
+        body_line=text[: found.end()].count("\n") + 1 if found else 1,
         is_foreign=_is_foreign(facts),
     )
 

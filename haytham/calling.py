@@ -15,7 +15,7 @@ from haytham.agent import DEFAULT_MODEL, Reply, ask, find_agent, runs_code
 from haytham.agent_file import INHERIT
 from haytham.agents.human import WaitsForPerson
 from haytham.budget import Amount, Total, added, estimated_tokens, refusal, warning
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, HaythamError, NotTrusted
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, HaythamError, InvalidDocument, NotTrusted
 from haytham.masking import masked
 from haytham.policy import Limits
 from haytham.prompt import repair_prompt
@@ -88,6 +88,9 @@ class Caller:
 
     def begin(self) -> None:
         """Read what may be spent and what was; call it when a run starts."""
+        lost = self._spend.problems()
+        if lost:
+            raise InvalidDocument(lost)
         self._spend.begin()
         self._limits = self._session.read().limits
         self._before, self._taken = self._spend.read().total, {}

@@ -37,7 +37,7 @@ _LOOKS = (
 def masked(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without its secrets: the given ones, however they are written, and all that looks like a key."""
     for secret in sorted(set(secrets), key=len, reverse=True):
-        if len(secret.strip()) >= _SHORTEST:
+        if len(secret) >= _SHORTEST and secret.strip():
             for written in _spellings(secret):
                 text = text.replace(written, HIDDEN)
     for pattern in _patterns():
@@ -54,7 +54,8 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 def _spellings(secret: str) -> Iterator[str]:
     """A secret as it stands in plain text, in JSON, in an address, and in a header."""
     yield secret
-    yield secret.strip()  # a line end that was copied with it
+    if len(secret.strip()) >= _SHORTEST:
+        yield secret.strip()  # a line end that was copied with it
     yield json.dumps(secret)[1:-1]
     yield quote(secret, safe="")
     yield base64.b64encode(secret.encode("utf-8", "replace")).decode()

@@ -39,8 +39,18 @@ def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
         if spec.is_foreign and isinstance(error, TemplateError):
             return spec.body.strip()
         said = f"{type(error).__name__}: {error}"
-        problem = Problem(said, getattr(error, "lineno", None) or 1, file=f"agents/{spec.name}.md")
+        problem = Problem(said, spec.body_line + _line_in(error) - 1, file=f"agents/{spec.name}.md")
         raise InvalidDocument([problem]) from None
+
+
+def _line_in(error: Exception) -> int:
+    """The line of a template that an error comes from."""
+    frame, line = error.__traceback__, getattr(error, "lineno", None) or 1
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == "<template>":
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return line
 
 
 @lru_cache(maxsize=1)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument
 from haytham.keeping import Keeper, Kept
 from haytham.masking import masked
+from haytham.session.aside import keep_reply
 from haytham.session.gate import Gate
 from haytham.session.layout import session_lock
 from haytham.session.page import UNWRITTEN, files, settle
@@ -300,9 +301,14 @@ class Runner:
     ) -> bool:
         """Store how an agent came out; whether it was: a person may have written in its place meanwhile."""
         facts = {"task": task.digest, "duration": round(duration, 3), **facts}
-        stored = self._gate.store_output(task, facts, text, state)
-        if not stored:
-            self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why="a person has written there")
+        try:
+            stored = self._gate.store_output(task, facts, text, state)
+        except InvalidDocument:  # told when the phase is saved, once all others have answered
+            stored = False
+        if not stored and text:
+            kept = keep_reply(self._session, task.phase, task.agent, text)
+            why = f"a person has written there; it is kept in {kept}"
+            self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why=why)
         return stored
 
 

@@ -364,3 +364,25 @@ def test_no_line_of_a_spend_file_breaks_a_session(line):
     store = MemoryStore()
     store.write("s/spend.jsonl", line + b"\n")
     assert Spend(store, "s/").read().total.cost == 0
+
+
+def test_a_damaged_line_of_the_spend_file_stops_a_run(tmp_path):
+    """What was spent must be known before more is: the line is named, by a run and by validate."""
+    from haytham.session.problems import inspect
+
+    desk = desk_of(tmp_path, "cheap")
+    desk.resume()
+    path = desk.base / desk.session.prefix / "spend.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"{", b"{{", 1))
+    with pytest.raises(ValueError, match=r"spend\.jsonl:1: cannot be read"):
+        desk.resume()
+    assert ["spend.jsonl:1" in str(problem) for problem in inspect(desk.session.store).problems] == [True]
+
+
+def test_a_line_that_a_crash_cut_off_stops_nothing(tmp_path):
+    """Its call was never made, so that nothing is missing."""
+    desk = desk_of(tmp_path, "cheap")
+    desk.resume()
+    path = desk.base / desk.session.prefix / "spend.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"time": "2026-01-01T00:00:00Z", "event": "reser')
+    assert desk.resume() == ("waiting", 1)

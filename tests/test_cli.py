@@ -218,7 +218,7 @@ def test_init_copies_the_workflow_for_editing(tmp_path):
     """`init` copies the built-in workflow; what it made validates, and runs."""
     answer = haytham("init", "mine", cwd=tmp_path)
     assert answer.out == "edit mine/workflow.yaml and mine/agents/, then: haytham run IDEA --workflow mine\n"
-    assert haytham("validate", "mine", cwd=tmp_path).err == "10 documents, 0 problems\n"
+    assert haytham("validate", "mine", cwd=tmp_path).err == "19 documents, 0 problems\n"
     answer = haytham("run", IDEA, "--workflow", "mine/workflow.yaml", "--json", cwd=tmp_path)
     assert (answer.code, answer.json["status"], answer.json["phase"]) == (3, "waiting", 1)
     assert json.loads(answer.err.split("\n")[0])["event"] == "phase_started"

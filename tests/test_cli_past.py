@@ -605,3 +605,14 @@ def test_ids_of_snapshots_are_completed(here):
     assert f"plain,{first['id']}" in process(cwd=here, COMP_WORDS="haytham restore ", **asked).out
     both = process(cwd=here, COMP_WORDS="haytham resume ", **asked).out
     assert (first["id"] in both, first["session"] in both) == (True, True)
+
+
+def test_input_that_nobody_will_get_restores_nothing(tmp_path):
+    """`resume SNAPSHOT --input` looks first whether a phase will run; where none will, nothing has changed."""
+    haytham("run", IDEA, "--yes", "--no-input", cwd=tmp_path)
+    before = haytham("status", cwd=tmp_path).out
+    rows = json.loads(haytham("checkpoints", "--json", cwd=tmp_path).out)["snapshots"]
+    last_gate = next(row["id"] for row in rows if row["status"] == "waiting")
+    answer = haytham("resume", last_gate, "--input", "again", "--no-input", cwd=tmp_path)
+    assert (answer.code, "no phase will run any more" in answer.err) == (2, True)
+    assert haytham("status", cwd=tmp_path).out == before

@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -318,7 +319,7 @@ def test_an_agent_file_says_how_it_is_run():
     """Front matter gives models, time-out, retries and contract; the rest are its instructions."""
     text = "---\nname: x\nmodel: worksheet\nhaytham:\n  timeout: 5\n  retries: 0\n  contract: who\n---\nDo it.\n"
     read = AgentSpec(name="x", models=("worksheet",), timeout=5.0, retries=0, contract="who", body="Do it.\n")
-    assert read_agent("x", text) == read
+    assert read_agent("x", text) == replace(read, body_line=9)
     assert read_agent("x", "Do it.\n") == AgentSpec(name="x", body="Do it.\n")
     assert read_agent("x", "---\nmodel: gpt\ntools: Read\n---\n").models == ("inherit",)
 
@@ -389,3 +390,23 @@ def test_a_model_that_is_none_is_named(model):
     """A model string that names nothing here is refused, with what is allowed."""
     with pytest.raises(InvalidValue, match=r"model: found .*; allowed: "):
         find_agent(model)
+
+
+@pytest.mark.parametrize(("body", "line"), [("one\n{{ nobody }}\n", 6), ("one\ntwo\n{% if %}\n", 7)])
+def test_a_fault_of_a_template_is_named_with_its_line_in_the_file(body, line):
+    """Front matter counts: the line is the one that an editor shows."""
+    task = Task(agent="x", agent_file="", phase=1, phase_name="One", attempt=1, idea="i")
+    with pytest.raises(InvalidDocument, match=rf"agents/x\.md:{line}: "):
+        prompt(task, read_agent("x", f"---\nhaytham:\n  retries: 0\n---\n{body}"))
+
+
+def test_an_answer_that_finds_something_else_in_its_place_is_kept(tmp_path):
+    """What a person wrote there while the agent worked stays, is named once all have answered, and nothing is lost."""
+    desk = Desk(tmp_path, TWO)
+    scripted.watching.append(lambda task: task.agent == "b" and (desk.folder(1) / "b.md").write_text("my notes\n"))
+    with pytest.raises(InvalidDocument, match=r"b\.md:1"):
+        desk.resume()
+    assert (desk.folder(1) / "b.md").read_text("utf-8") == "my notes\n"
+    kept = desk.base / desk.session.prefix / "set_aside/1/phase_1_one/b.md"
+    assert kept.read_text("utf-8").startswith("# b\n")
+    assert (desk.folder(1) / "c.md").exists()

@@ -88,7 +88,7 @@ class _Board:
     def __init__(self, seen: dict[str, str]) -> None:
         self._seen = seen
         self._working: dict[str, _Work] = {}
-        self._tokens, self._cost = 0, 0.0
+        self._tokens, self._cost, self._unknown = 0, 0.0, False
         self._phase, self._begun = "", clock.ticks()
 
     def take(self, event: Event) -> list[str]:
@@ -129,6 +129,7 @@ class _Board:
         if event.name == "agent_ended":
             self._tokens += sum(count or 0 for count in event.facts.get("tokens", ()))
             self._cost += event.facts.get("cost") or 0.0
+            self._unknown |= None in (*event.facts.get("tokens", ()), event.facts.get("cost"))
             if work.flows and work.shown:
                 self._seen[agent] = "\n".join(work.shown)
         return lines
@@ -138,7 +139,7 @@ class _Board:
 
         now = clock.ticks()
         rows = [row for agent, work in list(self._working.items()) for row in _rows(agent, work, now)]
-        used = f"{self._tokens:,} tokens, ${self._cost:g}"
+        used = f"{self._tokens:,} tokens, ${self._cost:g}" + (", some unknown" if self._unknown else "")
         return Group(*rows, _line(f"{self._phase}  {used}  {now - self._begun:.0f}s"))
 
 

@@ -32,6 +32,8 @@ def review(here: Here, /, phase: int | None, session_name: str | None, user: str
       haytham review
       EDITOR="code --wait" haytham review 2
     """
+    if here.options.no_input:
+        raise Usage("a review needs an editor, and --no-input forbids one; decide with: haytham approve")
     session = here.choose(session_name, among=("waiting",))
     number = _waiting_phase(session) if phase is None else session.read().phase(phase).number
     by = who(user)

@@ -14,11 +14,12 @@ from haytham.cli.context import (
     Here,
     NoSnapshot,
     Usage,
+    is_number,
     session_names,
     who,
 )
 from haytham.cli.ways import asking_options, read_asking
-from haytham.cli.wish import hand_over, read_wish
+from haytham.cli.wish import check_wish, hand_over, read_wish
 
 if TYPE_CHECKING:
     from haytham.session import Session
@@ -91,7 +92,7 @@ def resume(here: Here, /, which: str | None, session_name: str | None, *, user: 
     from haytham.cli.trust import trust  # noqa: PLC0415
 
     asking, wish = read_asking(ways), read_wish(ways["wish"])
-    session = _meant(here, which, session_name)
+    session = _meant(here, which, session_name, with_input=wish is not None)
     check_origin(here, session, accept=ways["accept_workflow"], keep=ways["keep_workflow"])
     asking.settle(session)
     if ways["trusting"]:
@@ -101,12 +102,14 @@ def resume(here: Here, /, which: str | None, session_name: str | None, *, user: 
     drive(here, session, asking, yes=ways["yes"], user=user)
 
 
-def _meant(here: Here, which: str | None, session_name: str | None) -> Session:
+def _meant(here: Here, which: str | None, session_name: str | None, *, with_input: bool) -> Session:
     """The session that is meant; where a snapshot is named, made what it was then."""
-    from haytham.cli.moment import restore  # noqa: PLC0415
+    from haytham.cli.moment import restore, session_at  # noqa: PLC0415
     from haytham.cli.snapshot_view import named  # noqa: PLC0415
 
-    if which is None or (session_name is None and here.folders(which)):
+    if which is not None and session_name is None and is_number(which) and len(here.folders(None)) > 1:
+        raise Usage(f"{which} is the number of a snapshot in which session? say it with -s SESSION")
+    if which is None or (session_name is None and not is_number(which) and here.folders(which)):
         return here.choose(which or session_name, among=UNFINISHED)
     try:
         history, snapshot = here.snapshot(which, session_name, among=TO_GO_BACK)
@@ -115,6 +118,8 @@ def _meant(here: Here, which: str | None, session_name: str | None) -> Session:
             raise
         ways = "haytham list and haytham checkpoints --all tell what there is"
         raise Usage(f"no session and no snapshot matches {which!r}; {ways}") from None
+    if with_input:
+        check_wish(session_at(here, snapshot))
     recovery, moved = restore(here, history, snapshot)
     here.say(f"restored {named(snapshot)}: {moved.sentence()}; to undo that: haytham restore {recovery.id}")
     return history.session

@@ -50,6 +50,13 @@ def hand_over(here: Here, session: Session, text: str, by: str) -> None:
     here.say(harmless(f"phase {phase.number}, {phase.name}, is given your input"))
 
 
+def check_wish(session: Session) -> None:
+    """Refuse input for a session in which no phase will run, before anything is changed for it."""
+    from haytham.standing import Standing  # noqa: PLC0415
+
+    _next_to_run(Standing(session.read()))
+
+
 def _next_to_run(standing: Standing) -> Place:
     """The first phase that will run: it is neither settled nor waits for review."""
     steps = [place.verdict.step for place in standing.places]

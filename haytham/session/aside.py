@@ -9,6 +9,7 @@ from haytham.store.protocol import ABSENT
 
 if TYPE_CHECKING:
     from haytham.session.reading import Reading
+    from haytham.session.session import Session
     from haytham.store.protocol import SharedStore
     from haytham.workflow import Phase
 
@@ -36,3 +37,14 @@ def set_aside(store: SharedStore, prefix: str, names: list[str]) -> list[str]:
         store.delete(prefix + name)
     folders = {name.partition("/")[0] for name in names}
     return [f"set aside: {folder}, now in {aside}{folder}" for folder in sorted(folders)]
+
+
+def keep_reply(session: Session, number: int, agent: str, text: str) -> str:
+    """Keep an answer that could not be stored in its place, as something of a person's lies there; where it is now."""
+    reading = session.read()
+    folder = layout.phase_folder(reading.phase(number))
+    with session.store.lock(layout.session_lock(session.project_id, session.session_id)):
+        aside = layout.next_set_aside(session.store.keys(session.prefix + layout.SET_ASIDE))
+        path = f"{aside}{folder}/{layout.output_file(agent)}"
+        session.store.write(session.prefix + path, text.encode(), expect=ABSENT)
+    return path

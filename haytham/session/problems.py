@@ -15,6 +15,7 @@ from haytham.session import layout
 from haytham.session.session import Session
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_feedback, shown_manifest, shown_output
+from haytham.session.spend import Spend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -132,6 +133,7 @@ def _session_problems(store: SharedStore, project_id: str, session_id: str) -> l
 def _cross_problems(store: SharedStore, reading: Reading) -> Iterator[Problem]:
     """What a session's documents say of each other and do not agree on."""
     reading.workflow_files()
+    yield from Spend(store, reading.prefix).problems()
     foreign = "is a folder of no phase; rename it back, or move it out of the session"
     yield from (Problem(foreign, file=reading.prefix + folder) for folder in reading.foreign_folders())
     for phase in reading.phases:

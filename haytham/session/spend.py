@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.budget import Amount, Total, added
+from haytham.errors import Problem
 from haytham.session import layout
 
 if TYPE_CHECKING:
@@ -54,11 +55,15 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Account:
-    """All that a spend file says: calls in order, what a fork brought with it, and calls refused in the last run."""
+    """All that a spend file says: calls in order, what a fork brought with it, and calls refused in the last run.
+
+    `unreadable` are the lines that say nothing, and are not merely cut off by a crash: what they said is missing.
+    """
 
     calls: tuple[Call, ...] = ()
     inherited: Total = field(default_factory=Total)
     refused: tuple[Refusal, ...] = ()
+    unreadable: tuple[int, ...] = ()
 
     def costs(self, phase: int, attempt: int) -> dict[str, float | None]:
         """What each agent that was called in an attempt at a phase has cost, as far as known; None where nothing is."""
@@ -89,7 +94,14 @@ class Spend:
             lines = self._store.read(self._key).split(b"\n")
         except FileNotFoundError:
             return Account()
-        return _account([line for line in map(_read, lines) if line is not None])
+        read = [_read(line) for line in lines]
+        lost = tuple(at for at, line in enumerate(lines, start=1) if read[at - 1] is None and not _is_cut(line))
+        return replace(_account([line for line in read if line is not None]), unreadable=lost)
+
+    def problems(self) -> list[Problem]:
+        """The lines that cannot be read: until they are mended nobody can say what is left of a budget."""
+        message = "cannot be read, so that what was spent is not known; mend the line, or take it out"
+        return [Problem(message, line, file=self._key) for line in self.read().unreadable]
 
     def reserve(self, call: Call) -> None:
         """Set aside what a call may take, before it is made."""
@@ -133,6 +145,11 @@ def _read(line: bytes) -> Line | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _is_cut(line: bytes) -> bool:
+    """Whether a line is nothing, or the beginning of one: a crash leaves those."""
+    return not line.strip() or (line.startswith(b'{"time"') and not line.endswith(b"}"))
 
 
 def _account(lines: list[Line]) -> Account:
