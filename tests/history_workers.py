@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import time
-from functools import partial
 from pathlib import Path
 
 from haytham import History
@@ -19,7 +18,7 @@ from haytham.session import Session
 from haytham.store import ANY, FileStore, bytes_digest
 from haytham.store.protocol import check_expected
 from haytham.workflow import FILE, WorkflowFiles
-from workers import FORK, running, start
+from workers import FORK, running
 
 WORKFLOW = """
 name: small
@@ -235,30 +234,6 @@ def is_sound(session):
 
 
 # What goes wrong.
-
-
-def runs_to_its_end(function, step):
-    """Whether a function comes to its end in a process that is killed in its nth call that changes the disk."""
-    process = start(_run_and_die, function, step)
-    process.join()
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
-
-
-def _run_and_die(function, step):
-    """Run a function, and kill this process before its nth call that changes the disk; in the middle of a write."""
-    steps = itertools.count()
-
-    def counted(name, call, *args, **options):
-        if next(steps) == step:
-            if name == "write":
-                call(args[0], args[1][: len(args[1]) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*args, **options)
-
-    for name in ("mkdir", "write", "fsync", "replace", "rename", "unlink", "rmdir"):
-        setattr(os, name, partial(counted, name, getattr(os, name)))
-    function()
 
 
 def kill_while(function, after):

@@ -616,3 +616,11 @@ def test_input_that_nobody_will_get_restores_nothing(tmp_path):
     answer = haytham("resume", last_gate, "--input", "again", "--no-input", cwd=tmp_path)
     assert (answer.code, "no phase will run any more" in answer.err) == (2, True)
     assert haytham("status", cwd=tmp_path).out == before
+
+
+def test_a_restore_says_which_limits_hold_again(tmp_path):
+    """Limits travel with the documents, and that is said: nobody spends by an old limit unknowingly."""
+    haytham("run", IDEA, "--no-input", "--max-tokens", "20000", cwd=tmp_path)
+    haytham("resume", "--no-input", "--max-tokens", "4000", cwd=tmp_path)
+    answer = haytham("restore", "1", cwd=tmp_path)
+    assert "--max-tokens is 20000 again; it was 4000\n" in answer.out

@@ -20,7 +20,7 @@ from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
 from haytham.session.problems import kind_at
 from haytham.session.shelf import Shelf
-from workers import FORK, apart, running, start
+from workers import FORK, apart, running, runs_to_its_end
 
 SESSION = ("idea", "run")
 FOLDER = "idea/sessions/run"
@@ -321,30 +321,6 @@ def save_on_and_on(base, last, send):
         for index, save in enumerate(SAVES):
             save(manager, number)
             send.send((index, number))
-
-
-def runs_to_its_end(function, step):
-    """Whether a function comes to its end in a process that is killed in its nth call that changes the disk."""
-    process = start(run_and_die, function, step)
-    process.join()
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
-
-
-def run_and_die(function, step):
-    """Run a function, and kill this process before its nth call that changes the disk; in the middle of a write."""
-    steps = itertools.count()
-
-    def counted(name, call, *args, **options):
-        if next(steps) == step:
-            if name == "write":
-                call(args[0], args[1][: len(args[1]) // 2])
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*args, **options)
-
-    for name in ("mkdir", "write", "fsync", "replace", "rename", "unlink", "rmdir"):
-        setattr(os, name, partial(counted, name, getattr(os, name)))
-    function()
 
 
 def limit_file_size(size):

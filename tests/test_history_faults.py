@@ -25,12 +25,12 @@ from history_workers import (
     place,
     put,
     records,
-    runs_to_its_end,
     text_of,
     tree,
     whole,
     write,
 )
+from workers import runs_to_its_end
 
 KEPT = "{retention: {routine: {keep_last: 1}}}"
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import os
+import signal
 import warnings
 from contextlib import contextmanager
+from functools import partial
 
 FORK = multiprocessing.get_context("fork")
 
@@ -53,3 +57,27 @@ def apart(function):
 def _answer(function, gate, send):
     gate.wait()
     send.send(function())
+
+
+def runs_to_its_end(function, step):
+    """Whether a function comes to its end in a process that is killed in its nth call that changes the disk."""
+    process = start(run_and_die, function, step)
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def run_and_die(function, step):
+    """Run a function, and kill this process before its nth call that changes the disk; in the middle of a write."""
+    steps = itertools.count()
+
+    def counted(name, call, *args, **options):
+        if next(steps) == step:
+            if name == "write":
+                call(args[0], args[1][: len(args[1]) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args, **options)
+
+    for name in ("mkdir", "write", "fsync", "replace", "rename", "unlink", "rmdir"):
+        setattr(os, name, partial(counted, name, getattr(os, name)))
+    function()

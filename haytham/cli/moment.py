@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.cli.context import harmless
 from haytham.cli.snapshot_view import counted, facts, named
+from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,9 +84,25 @@ def bring_back(here: Here, history: History, chosen: Snapshot, *, names: bool = 
 
 
 def restore(here: Here, history: History, snapshot: Snapshot) -> tuple[Snapshot, Moved]:
-    """Make a session what it was; the recovery snapshot that undoes that, and what moved."""
+    """Make a session what it was; the recovery snapshot that undoes that, and what moved.
+
+    What holds until it is changed, limits and model, is said where it is another one now.
+    """
+    before = _settings(history.session)
     recovery = history.restore(snapshot)
+    after = _settings(history.session)
+    for name in (name for name in after if after[name] != before.get(name)):
+        here.say(f"{name} is {after[name] or 'not set'} again; it was {before.get(name) or 'not set'}")
     return recovery, _moved(_frozen(here, recovery), _present(history.session))
+
+
+def _settings(session: Session) -> dict[str, Any]:
+    """What a person sets for a session, as far as it can be read."""
+    try:
+        manifest = session.read().manifest.value
+    except (HaythamError, OSError):
+        return {}
+    return {f"--{name.replace('_', '-')}": manifest.get(name) for name in ("model", "max_cost", "max_tokens")}
 
 
 def _present(session: Session) -> dict[str, bytes]:
