@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import itertools
-import os
 import shutil
 import signal
 import subprocess
@@ -249,20 +248,6 @@ def _on_and_on(function, send):
     send.send("ready")
     for number in itertools.count():
         function(number)
-
-
-def fail_at(patch, name, nth):
-    """Make the nth call of a function of `os` fail; the list of calls, which grows."""
-    calls, call = [], getattr(os, name)
-
-    def counted(*args, **options):
-        calls.append(args)
-        if len(calls) == nth + 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return call(*args, **options)
-
-    patch.setattr(os, name, counted)
-    return calls
 
 
 def fails(function):

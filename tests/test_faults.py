@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import random
 import resource
 import shutil
@@ -20,7 +19,7 @@ from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
 from haytham.session.problems import kind_at
 from haytham.session.shelf import Shelf
-from workers import FORK, apart, running, runs_to_its_end
+from workers import FORK, apart, fail_at, running, runs_to_its_end
 
 SESSION = ("idea", "run")
 FOLDER = "idea/sessions/run"
@@ -327,20 +326,6 @@ def limit_file_size(size):
     """Make each write beyond a size fail in this process, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def fail_at(patch, name, nth):
-    """Make the nth call of a function of `os` fail; the list of calls, which grows."""
-    calls, call = [], getattr(os, name)
-
-    def counted(*args):
-        calls.append(args)
-        if len(calls) == nth + 1:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return call(*args)
-
-    patch.setattr(os, name, counted)
-    return calls
 
 
 def raises_input_output_error(function):

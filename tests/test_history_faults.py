@@ -15,7 +15,6 @@ from history_workers import (
     FOLDERS,
     again,
     copied,
-    fail_at,
     fails,
     is_sound,
     is_stray,
@@ -30,7 +29,7 @@ from history_workers import (
     whole,
     write,
 )
-from workers import runs_to_its_end
+from workers import fail_at, runs_to_its_end
 
 KEPT = "{retention: {routine: {keep_last: 1}}}"
 

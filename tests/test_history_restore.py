@@ -29,7 +29,6 @@ from history_workers import (
     past,
     place,
     put,
-    runs_to_its_end,
     text_of,
     tree,
     upset,
@@ -37,7 +36,7 @@ from history_workers import (
     worked_session,
     write,
 )
-from workers import apart, start
+from workers import apart, runs_to_its_end, start
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import multiprocessing
 import os
@@ -81,3 +82,17 @@ def run_and_die(function, step):
     for name in ("mkdir", "write", "fsync", "replace", "rename", "unlink", "rmdir"):
         setattr(os, name, partial(counted, name, getattr(os, name)))
     function()
+
+
+def fail_at(patch, name, nth):
+    """Make the nth call of a function of `os` fail; the list of calls, which grows."""
+    calls, call = [], getattr(os, name)
+
+    def counted(*args, **options):
+        calls.append(args)
+        if len(calls) == nth + 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return call(*args, **options)
+
+    patch.setattr(os, name, counted)
+    return calls

@@ -41,7 +41,8 @@ def outline(task: Task, spec: AgentSpec) -> str:
         return f"{_comment(_wanted(task.previous))}\n\n{written}"
     if task.contract is not None:
         return str(task.contract.outline())
-    return f"{_comment(spec.body)}\n"
+    asked = task.prompt.partition("\n# The idea\n")[0]  # the instructions as they were drawn
+    return f"{_comment(asked or spec.body)}\n"
 
 
 def _wanted(previous: Previous) -> str:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.budget import added
-from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, harmless
+from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
 from haytham.cli.spending import raised, spent_facts, unknown_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from haytham.cli.context import Here
     from haytham.runner import Outcome
     from haytham.session import Session
 
@@ -62,7 +61,8 @@ def _sentence(session: Session, outcome: Outcome, failures: list[Failure]) -> st
         return f"{name} is {outcome.status}"
     where = f"phase {phase.number}, {phase.name}"
     if outcome.status == "waiting":
-        return f"{where}: {outcome.why}; then" if outcome.agents else f"{where}, waits for review"
+        written = outcome.why.replace(session.prefix, f"{Here.base}/{session.prefix}")
+        return f"{where}: {written}; then" if outcome.agents else f"{where}, waits for review"
     if outcome.status == "failed":
         said = [*map(str, failures)] or [outcome.why]
         return f"{where}, failed: " + _break(failures).join([*said, "try again with"])

@@ -144,7 +144,8 @@ def _next_step(here: Here, session: Session, standing: Standing, state: str) -> 
     if place.verdict.step == "gate":
         return f"haytham review {number}{option}, or haytham approve {number}{option} && haytham resume{which}"
     if place.verdict.step == "write":
-        where = files(standing.reading, place.facts.phase, place.verdict.agents)
+        keys = files(standing.reading, place.facts.phase, place.verdict.agents)
+        where = keys.replace(session.prefix, f"{here.base}/{session.prefix}")
         return f"write {where}, then: haytham resume{which}"
     if state == "paused":
         return f"haytham resume{which}{raised(standing.reading)}"
