@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -40,22 +40,22 @@ class Total:
 
     def plus(self, amount: Amount) -> Total:
         """This sum with one more."""
-        return added([*_as_list(self), amount], calls=self.calls + 1, unknown=self.unknown)
+        return self + added([amount])
+
+    def __add__(self, other: Total) -> Total:
+        both = added([Amount(self.tokens, self.cost), Amount(other.tokens, other.cost)])
+        return replace(both, unknown=self.unknown + other.unknown, calls=self.calls + other.calls)
 
 
-def _as_list(total: Total) -> list[Amount]:
-    return [Amount(total.tokens, total.cost)]
-
-
-def added(amounts: Iterable[Amount], *, calls: int | None = None, unknown: int = 0) -> Total:
+def added(amounts: Iterable[Amount]) -> Total:
     """The sum of amounts, money to the digit as people add it."""
     found = list(amounts)
     known = [Decimal(repr(float(one.cost))) for one in found if one.cost is not None]
     return Total(
         tokens=sum(one.tokens for one in found),
         cost=float(sum(known, Decimal(0))),
-        unknown=unknown + len(found) - len(known),
-        calls=len(found) if calls is None else calls,
+        unknown=len(found) - len(known),
+        calls=len(found),
     )
 
 

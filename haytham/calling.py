@@ -98,9 +98,7 @@ class Caller:
     @property
     def spent(self) -> Total:
         """What the session has spent, reservations included."""
-        own = added(self._taken.values())
-        both = added([Amount(self._before.tokens, self._before.cost), Amount(own.tokens, own.cost)])
-        return replace(both, unknown=self._before.unknown + own.unknown, calls=self._before.calls + own.calls)
+        return self._before + added(self._taken.values())
 
     async def ask(self, task: Task, spec: AgentSpec) -> Answer:
         """Ask an agent, model after model; what is no failure of it is raised, all else is in the answer."""
@@ -259,8 +257,7 @@ def _estimate(model: str, prompt: str, spec: AgentSpec) -> Amount:
         return Amount(estimated_tokens(prompt) + spec.max_output_tokens, None)
     from haytham.agents.price import estimate  # noqa: PLC0415 - only where a model has a price
 
-    found = estimate(model, prompt, spec.max_output_tokens)
-    return Amount(found.tokens, found.cost)
+    return estimate(model, prompt, spec.max_output_tokens)
 
 
 def _of_reply(reply: Reply, prompt: str, model: str) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from command import IDEA, environment
 from haytham.agent import Task, find_agent
 from haytham.agent_file import AgentSpec
 from haytham.agents.llm import agent_of, open_agent
-from haytham.agents.price import Estimate, estimate, price_of
+from haytham.agents.price import estimate, price_of
 from haytham.agents.refusal import Called, told
+from haytham.budget import Amount
 from haytham.errors import AgentFailed, InvalidValue
 from haytham.masking import masked, without_credentials
 from scripted import Desk
@@ -760,10 +761,10 @@ def test_an_estimate_is_the_most_a_call_may_take():
     """Tokens of the prompt and of the longest answer, at the model's price where it has one."""
     asked = estimate("openai:gpt-4o", "Say hello.", 0).tokens
     assert 50 < asked < 60
-    assert estimate("openai:gpt-4o", "Say hello.", 4000) == Estimate(
+    assert estimate("openai:gpt-4o", "Say hello.", 4000) == Amount(
         asked + 4000, pytest.approx(price_of("openai:gpt-4o", asked, 4000))
     )
-    assert estimate("ollama:m", "Say hello.", 10) == Estimate(asked + 10, None)
+    assert estimate("ollama:m", "Say hello.", 10) == Amount(asked + 10, None)
 
 
 @pytest.mark.parametrize(
@@ -788,4 +789,4 @@ def test_without_the_list_every_price_is_unknown(monkeypatch):
     """Where prices are not installed, tokens are still estimated."""
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert price_of("openai:gpt-4o", 1, 1) is None
-    assert estimate("openai:gpt-4o", "", 10) == Estimate(60, None)
+    assert estimate("openai:gpt-4o", "", 10) == Amount(60, None)

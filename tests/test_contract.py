@@ -465,9 +465,11 @@ def test_a_reply_of_five_megabytes_is_read():
 
 
 def test_hostile_fragments_in_cells_are_cells():
-    """What attacks the documents' own formats is text like any other in a cell that asks for text."""
-    for fragment in FRAGMENTS:
-        said(REPLY.replace("| Cart |", f"| {fragment} |"))
+    """What attacks the documents' own formats reaches no further than its cell: too short a name, or another one."""
+    own = ("reply:16: Offers / Name: found ", "reply:21: Verdict / Best: found 'Cart'; by the rule it is ")
+    for fragment in (text for text in FRAGMENTS if not set(text) & set("|\r\n")):
+        (complaint,) = said(REPLY.replace("| Cart |", f"| {fragment} |"))
+        assert complaint.startswith(own)
 
 
 # What is drawn.

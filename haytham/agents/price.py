@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from haytham.budget import estimated_tokens
+from haytham.budget import Amount, estimated_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,18 +15,10 @@ _FREE = ":free"
 _FRAME = 50  # what providers put around a prompt
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a call may take at most: tokens of its prompt and its longest answer; cost is None where it is unknown."""
-
-    tokens: int
-    cost: float | None
-
-
-def estimate(model: str, prompt: str, max_output_tokens: int) -> Estimate:
+def estimate(model: str, prompt: str, max_output_tokens: int) -> Amount:
     """What a call may take: rather too much than too little, as it is reserved before the call is made."""
     asked = _FRAME + estimated_tokens(prompt)
-    return Estimate(asked + max_output_tokens, price_of(model, asked, max_output_tokens))
+    return Amount(asked + max_output_tokens, price_of(model, asked, max_output_tokens))
 
 
 def price_of(model: str, input_tokens: int, output_tokens: int) -> float | None:

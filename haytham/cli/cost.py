@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.budget import Amount, Total, added, money
+from haytham.budget import Total, added, money
 from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
 from haytham.cli.snapshot_view import counted
 from haytham.cli.spending import limit_words, spent_facts, spent_words, sums, unknown_words
@@ -220,5 +219,4 @@ def _total(row: Row) -> Total:
 
 
 def _together(totals: list[Total]) -> Total:
-    both = added(Amount(one.tokens, one.cost) for one in totals)
-    return replace(both, unknown=sum(one.unknown for one in totals), calls=sum(one.calls for one in totals))
+    return sum(totals, Total())

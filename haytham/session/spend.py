@@ -77,9 +77,7 @@ class Account:
     @property
     def total(self) -> Total:
         """All that counts against a limit."""
-        own = added(call.amount for call in self.calls)
-        both = added([Amount(own.tokens, own.cost), Amount(self.inherited.tokens, self.inherited.cost)])
-        return replace(both, unknown=own.unknown + self.inherited.unknown, calls=own.calls + self.inherited.calls)
+        return self.inherited + added(call.amount for call in self.calls)
 
 
 class Spend:
