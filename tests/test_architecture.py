@@ -99,10 +99,10 @@ def test_every_package_that_is_imported_is_declared(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_a_module_says_what_lives_in_it_and_stays_small(path):
-    """Every module has a docstring and at most 350 lines."""
+    """Every module has a docstring and at most 500 lines."""
     text = path.read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text))
-    assert text.count("\n") <= 350
+    assert text.count("\n") <= 500
 
 
 @pytest.mark.parametrize("path", TESTS, ids=str)
