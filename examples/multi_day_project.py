@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
+from haytham.session.standing import summarize
 from haytham.workflow import WorkflowFiles
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def tell_branch(history: History) -> None:
     """Print the days, the tasks, the cost and the snapshots of a branch."""
     session, snapshots = history.session, history.list()[::-1]
     reading, days = session.read(), session.state()["memory"]["session"]
-    rows = [row for value in reading.summary().checkpoints.values() for row in value["ledger"]]
+    rows = [row for value in summarize(reading).checkpoints.values() for row in value["ledger"]]
     origin = reading.manifest.value.get("forked_from")
     own = f", {snapshots[-1].step - snapshots[0].step} of them its own, since {origin} was forked" if origin else ""
     tasks = ", ".join(f"{day}: {len(done)}" for day, done in days.items())

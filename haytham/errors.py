@@ -87,6 +87,50 @@ class InvalidDocument(HaythamError, ValueError):
         super().__init__("\n".join(str(problem) for problem in problems))
 
 
+class RefusedDecision(HaythamError, ValueError):
+    """A rule refuses a decision on a phase; nothing was decided."""
+
+
+class StaleNeeds(RefusedDecision):
+    """A phase cannot be approved while phases that it needs are stale."""
+
+    def __init__(self, phase: int, needs: Sequence[int]) -> None:
+        self.phase, self.needs = phase, tuple(needs)
+        super().__init__(
+            f"phase {phase} cannot be approved: it needs {phase_list(needs)}, which {_are(needs)} stale; "
+            f"haytham resume renews {_them(needs)} first, haytham approve {phase} --anyway approves it all the same"
+        )
+
+
+class WorkLeft(HaythamError, RuntimeError):
+    """A phase cannot be run again while there is work left in phases that it needs."""
+
+    def __init__(self, phase: int, needs: Sequence[int]) -> None:
+        self.phase, self.needs = phase, tuple(needs)
+        super().__init__(
+            f"phase {phase} was not run again: {phase_list(needs)}, which it needs, {_have(needs)} work left; "
+            f"haytham resume does that first, haytham retry {phase} --anyway runs it on what is there"
+        )
+
+
+def phase_list(numbers: Sequence[int]) -> str:
+    """Return phases as they are named in a sentence: `phase 2`, `phases 2 and 3`, `phases 2, 3 and 5`."""
+    *first, last = map(str, numbers)
+    return f"phases {', '.join(first)} and {last}" if first else f"phase {last}"
+
+
+def _are(numbers: Sequence[int]) -> str:
+    return "are" if len(numbers) > 1 else "is"
+
+
+def _have(numbers: Sequence[int]) -> str:
+    return "have" if len(numbers) > 1 else "has"
+
+
+def _them(numbers: Sequence[int]) -> str:
+    return "them" if len(numbers) > 1 else "it"
+
+
 class NotThere(HaythamError, FileNotFoundError):
     """Something that was named does not exist."""
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError
+from haytham.session.standing import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ class Keeper:
             self._carefully("snapshot", self._take_approvals)
 
     def _take_approvals(self) -> None:
-        approved = self._history.session.read().summary().approved_phases
+        approved = summarize(self._history.session.read()).approved_phases
         known = {one.approval for one in self._history.list()} if approved else set()
         for phase in approved:
             if self._approval(phase) not in known:

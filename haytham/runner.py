@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument, WorkLeft
 from haytham.keeping import Keeper, Kept
 from haytham.masking import masked
 from haytham.session.aside import keep_reply
 from haytham.session.gate import Gate
 from haytham.session.layout import session_lock
 from haytham.session.page import UNWRITTEN, files, settle
+from haytham.session.standing import Standing
 from haytham.session.state import InvalidState
 from haytham.snapshot.history import History
-from haytham.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from haytham.event import Events
     from haytham.session.reading import Reading
     from haytham.session.session import Session
-    from haytham.standing import Place
+    from haytham.session.standing import Place
     from haytham.workflow import Phase
 
 Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
@@ -74,15 +74,18 @@ class Runner:
         self._keeper = Keeper(self._history)
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
+        self._refused: set[tuple[int, str]] = set()
 
-    async def run(self, *, by: str | None = None, retry: int | None = None) -> Outcome:
-        """Go on until the session is completed, rejected, failed, or waits for a person; `retry` runs a phase again."""
+    async def run(self, *, by: str | None = None, retry: int | None = None, anyway: bool = False) -> Outcome:
+        """Go on until the session is completed, rejected, failed, or waits for a person.
+
+        `retry` first runs a phase again: WorkLeft where a phase that it needs has work left, unless `anyway` is given.
+        """
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
+            if retry is not None and not anyway:
+                self._check_needs(retry)
             try:
-                if retry is not None:
-                    self._keeper.before_again(self._session.read().phase(retry), "retry")
-                    self._gate.retry(retry, by)
-                outcome = await self._loop(by)
+                outcome = await self._loop(by, retry)
             except asyncio.CancelledError:
                 self._events.emit("run_ended", status="stopped", phase=None)
                 raise
@@ -93,18 +96,44 @@ class Runner:
             self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
             return outcome
 
-    async def _loop(self, by: str | None) -> Outcome:
+    async def _loop(self, by: str | None, retry: int | None) -> Outcome:
         self._gate.finish()
+        if retry is not None:
+            self._keeper.before_again(self._session.read().phase(retry), "retry")
+            self._gate.retry(retry, by)
         self._session.catch_up()
         self._keeper.begin()
         self._caller.begin()
         standing = self._look(by)
         self._keeper.catch_up()
+        if retry is not None:
+            outcome = await self._run_again(standing, retry)
+            if outcome is not None:
+                return outcome
+            standing = self._look(by)
         while True:
             outcome = await self._turn(standing)
             if outcome is not None:
                 return outcome
             standing = self._look(by)
+
+    def _check_needs(self, number: int) -> None:
+        """Refuse to run a phase again while a phase that it needs, directly or not, has work left."""
+        standing = Standing(self._session.read())
+        phase = standing.reading.phase(number)
+        left = [place.facts.phase.number for place in standing.needed(phase) if not place.settled]
+        if left:
+            raise WorkLeft(number, left)
+
+    async def _run_again(self, standing: Standing, number: int) -> Outcome | None:
+        """Run one phase, whatever is left in phases before it, and stop at its gate."""
+        place = standing.place(number)
+        if place.verdict.step not in ("run", "run again"):
+            return None
+        outcome = await self._run_phase(standing, place)
+        place = Standing(self._session.read()).place(number)
+        is_open = place.verdict.step == "gate" or (place.facts.stale_needs and place.facts.phase.review == "required")
+        return self._stop_at_gate(place) if outcome is None and is_open else outcome
 
     def _look(self, by: str | None) -> Standing:
         """Where the session stands, once decisions made in an editor are bound to their texts."""
@@ -114,7 +143,17 @@ class Runner:
         for number, said in stamped:
             self._events.emit("decision", phase=number, decision=said, by=by)
             self._keeper.after_decision(number, said)
-        return Standing(self._session.read()) if stamped else standing
+        standing = Standing(self._session.read()) if stamped else standing
+        self._report_refused(standing)
+        return standing
+
+    def _report_refused(self, standing: Standing) -> None:
+        """Emit, once a run, that a decision in a file does not count, and why."""
+        for place in standing.places:
+            number, why = place.facts.phase.number, str(place.refused)
+            if place.refused is not None and (number, why) not in self._refused:
+                self._refused.add((number, why))
+                self._events.emit("decision_refused", phase=number, why=why)
 
     def _tell_revisions(self, standing: Standing) -> None:
         """Record that a person revised a text, once, before the review of it is."""

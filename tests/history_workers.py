@@ -14,6 +14,7 @@ from pathlib import Path
 from haytham import History
 from haytham.errors import NotThere
 from haytham.session import Session
+from haytham.session.standing import summarize
 from haytham.store import ANY, FileStore, bytes_digest
 from haytham.store.protocol import check_expected
 from haytham.workflow import FILE, WorkflowFiles
@@ -228,7 +229,7 @@ def copy_of(folder, target):
 def is_sound(session):
     """Every snapshot of a session verifies, each is listed, and the session loads."""
     history = past(session)
-    history.session.read().summary()
+    summarize(history.session.read())
     return history.verify() == [] and len(history.list()) == len(list(records(session).rglob("0*.md")))
 
 

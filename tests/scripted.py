@@ -11,7 +11,7 @@ from haytham.runner import Runner
 from haytham.session import Session
 from haytham.session.gate import Gate
 from haytham.session.layout import EVENTS
-from haytham.standing import Standing
+from haytham.session.standing import Standing
 from haytham.store import FileStore
 from haytham.workflow import FILE, WorkflowFiles
 

@@ -20,6 +20,7 @@ from haytham.errors import AgentFailed
 from haytham.event import Events
 from haytham.runner import Runner
 from haytham.session.spend import Account, Call, Spend
+from haytham.session.standing import summarize
 from haytham.store import MemoryStore
 from scripted import AT_ONCE, Desk
 
@@ -107,12 +108,12 @@ def test_of_four_at_once_two_are_called_and_two_wait_for_a_higher_limit(tmp_path
     desk.session.change_manifest({"max_tokens": 2 * one})
     assert desk.resume() == ("paused", 1)
     assert sorted(paid.SEEN) == ["a", "b"]
-    assert desk.session.read().summary().status == "paused"
+    assert summarize(desk.session.read()).status == "paused"
     paid.forget()
     desk.session.change_manifest({"max_tokens": 9 * one})
     assert desk.resume() == ("waiting", 1)
     assert sorted(paid.SEEN) == ["c", "d"]
-    assert desk.session.read().summary().status == "waiting"
+    assert summarize(desk.session.read()).status == "waiting"
 
 
 class Spending:

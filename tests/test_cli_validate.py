@@ -30,7 +30,10 @@ def problems(here, *words):
     """What `validate` says, a line each, after exit 6."""
     answer = haytham("validate", *words, cwd=here)
     assert answer.code == 6, answer
-    assert re.fullmatch(rf"\d+ documents, {answer.out.count(chr(10))} problems\n", answer.err)
+    lines = answer.out.splitlines()
+    notes = [line for line in lines if line.startswith("note: ")]
+    counted = {0: "", 1: ", 1 note"}.get(len(notes), f", {len(notes)} notes")
+    assert re.fullmatch(rf"\d+ documents, {len(lines) - len(notes)} problems{counted}\n", answer.err)
     return answer.out
 
 
@@ -77,6 +80,27 @@ def test_every_problem_is_told_at_once(here):
     ("file", "old", "new", "said"),
     [
         (
+            f"{CONCEPT}/user_feedback.md",
+            "- Action: approved",
+            "- Action: rejected",
+            "found Approved: true and Action: rejected",
+        ),
+        (f"{CONCEPT}/user_feedback.md", "phase_number: 1", "phase_number: 2", "by the place of the file"),
+        (f"{CONCEPT}/concept_expansion.md", "- Agent: concept_expansion", "- Agent: other", "by the place of the file"),
+    ],
+)
+def test_what_documents_say_of_each_other_must_agree(here, file, old, new, said):
+    """Contradictory feedback, and documents of another place are problems."""
+    edit(session_folder(here) / file, old, new)
+    found = problems(here)
+    assert said in found
+    assert f"{file}:" in found
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
             "session_manifest.md",
             "- Status: waiting",
             "- Status: completed",
@@ -89,22 +113,17 @@ def test_every_problem_is_told_at_once(here):
             "Agents in Phase",
         ),
         (f"{CONCEPT}/concept_expansion.md", "- Phase: 1 - Concept", "- Phase: 1 - Context", "Metadata / Phase: shows"),
-        (
-            f"{CONCEPT}/user_feedback.md",
-            "- Action: approved",
-            "- Action: rejected",
-            "found Approved: true and Action: rejected",
-        ),
-        (f"{CONCEPT}/user_feedback.md", "phase_number: 1", "phase_number: 2", "by the place of the file"),
-        (f"{CONCEPT}/concept_expansion.md", "- Agent: concept_expansion", "- Agent: other", "by the place of the file"),
     ],
 )
-def test_what_documents_say_of_each_other_must_agree(here, file, old, new, said):
-    """Shown copies that disagree, contradictory feedback, and documents of another place are problems."""
+def test_a_derived_copy_that_disagrees_is_a_note(here, file, old, new, said):
+    """What a document only shows and is not so is a note with file and line, exit 0."""
     edit(session_folder(here) / file, old, new)
-    found = problems(here)
-    assert said in found
-    assert f"{file}:" in found
+    answer = haytham("validate", cwd=here)
+    (line,) = answer.out.splitlines()
+    assert (answer.code, line.startswith("note: projects/"), said in line, f"{file}:" in line) == (0, True, True, True)
+    assert answer.err.endswith(" documents, 0 problems, 1 note\n")
+    (note,) = haytham("validate", "--json", cwd=here).json["notes"]
+    assert line == f"note: {note}"
 
 
 def test_what_lies_where_it_does_not_belong_is_told(here):

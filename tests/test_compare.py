@@ -14,6 +14,7 @@ from haytham.compare import Change, Side, _differences, compare
 from haytham.document.kind import load_kind
 from haytham.document.render import render
 from haytham.session import Session
+from haytham.session.standing import summarize
 from haytham.store import MemoryStore
 from haytham.workflow import shipped_workflow
 from hostile import FRAGMENTS, shown_values, values
@@ -42,7 +43,7 @@ def session():
 def side(session):
     """The session as it is now."""
     paths = [key.removeprefix(session.prefix) for key in session.store.keys(session.prefix)]
-    status = session.read().summary().status
+    status = summarize(session.read()).status
     return Side({path: session.store.read(session.prefix + path) for path in paths}, status)
 
 

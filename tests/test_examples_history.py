@@ -13,6 +13,7 @@ import pytest
 
 import haytham
 from haytham import FileStore, History, Session
+from haytham.session.standing import summarize
 
 ROOT = Path(__file__).parent.parent
 FACTS = "phase_1_facts/facts.md"
@@ -261,7 +262,7 @@ def test_a_session_goes_on_from_an_id(travel):
     _, text, history = travel
     assert f"== Going on from {history.get('3').id}\n" in text
     assert section(text, "Going on").endswith("completed\ncollected: facts, offer, price\n\n")
-    assert history.session.read().summary().status == "completed"
+    assert summarize(history.session.read()).status == "completed"
     assert all(GOOD in history.read(history.latest(), path) for path in (FACTS, "phase_3_price/price.md"))
 
 

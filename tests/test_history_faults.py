@@ -11,6 +11,7 @@ import pytest
 from conftest import SOAK, rounds
 from haytham import History
 from haytham.session import Session
+from haytham.session.standing import summarize
 from history_workers import (
     FOLDERS,
     again,
@@ -122,7 +123,7 @@ def failed(origin, tmp_path, patch, act, call):
 
 def documents(session):
     """All documents and folders of a session, once it was opened."""
-    again(session).read().summary()
+    summarize(again(session).read())
     return tree(place(session))
 
 
@@ -193,7 +194,7 @@ def check_discard(trial, parent):
     assert (whole(place(trial)), whole(records(trial))) == parent
     fork = Session(trial.store, "p", "f")
     if place(fork).exists():
-        again(fork).read().summary()
+        summarize(again(fork).read())
         past(fork).discard()
     assert not place(fork).exists()
     assert is_sound(trial)

@@ -16,6 +16,7 @@ from haytham import History
 from haytham.errors import HaythamError, InvalidValue, Running
 from haytham.session import Session
 from haytham.session.layout import session_lock
+from haytham.session.standing import summarize
 from haytham.store import FileStore
 from history_workers import (
     FOLDERS,
@@ -142,7 +143,7 @@ def test_a_restore_and_its_undoing_cope_with_any_change(session, tmp_path, chang
     past(session).restore(recovery)
     assert tree(place(session)) == new
     past(session).restore("1")
-    assert again(session).read().summary().completed_phases == [1]
+    assert summarize(again(session).read()).completed_phases == [1]
 
 
 def difference_but_hidden(old, new):
@@ -171,10 +172,10 @@ def test_a_restore_to_what_is_there_changes_nothing(session):
 
 def test_a_restored_session_goes_on(session):
     """It loads as it stood then, and saves on top of that."""
-    before = again(session).read().summary()
+    before = summarize(again(session).read())
     write(session, 2, "other")
     past(session).restore("1")
-    assert again(session).read().summary() == before
+    assert summarize(again(session).read()) == before
     write(again(session), 2, "and on")
     assert (text_of(session, 1), text_of(session, 2)) == ("one", "and on")
 
@@ -223,13 +224,13 @@ def text_of_bytes(session):
 def openings(session):
     """What opens a session, each in its way."""
     return {
-        "reading": lambda: again(session).read().summary(),
+        "reading": lambda: summarize(again(session).read()),
         "saving": lambda: write(again(session), 3, "three"),
         "freezing": lambda: past(session).take(),
         "comparing": lambda: past(session).compare("1"),
         "forking": lambda: past(session).fork(name="f"),
         "restoring": lambda: past(session).restore("1"),
-        "in a process": lambda: apart(lambda: again(session).read().summary()),
+        "in a process": lambda: apart(lambda: summarize(again(session).read())),
     }
 
 
@@ -250,7 +251,7 @@ def test_what_a_person_wrote_before_a_restore_was_finished_is_set_aside(unfinish
     put(session, PATHS[2], "my own words")
     put(session, "mine.md", "mine")
     put(session, "deep/er/mine.md", "mine too")
-    again(session).read().summary()
+    summarize(again(session).read())
     aside = place(session) / "set_aside" / "1"
     assert tree(aside) == {
         "deep": None,
@@ -271,9 +272,9 @@ def test_what_a_person_wrote_outlives_a_kill_at_any_step_of_finishing(unfinished
     put(session, PATHS[2], "my own words")
     for step in itertools.count():
         trial = copied(session, tmp_path / f"step_{step}")
-        if runs_to_its_end(lambda trial=trial: again(trial).read().summary(), step):
+        if runs_to_its_end(lambda trial=trial: summarize(again(trial).read()), step):
             break
-        again(trial).read().summary()
+        summarize(again(trial).read())
         assert {path.read_text(encoding="utf-8") for path in aside_files(trial)} == {"my own words"}
         shutil.rmtree(place(trial) / "set_aside")
         assert difference(old, place(trial)) == ""
@@ -409,7 +410,7 @@ def test_a_file_with_the_name_of_a_folder_of_ours_does_no_harm(session, name):
         past(session).restore("1")
         past(session).restore(taken)
     assert tree(place(session)) == before
-    assert (again(session).read().summary().completed_phases, past(session).verify()) == ([1], [])
+    assert (summarize(again(session).read()).completed_phases, past(session).verify()) == ([1], [])
 
 
 def test_a_restore_that_cannot_freeze_what_is_there_does_nothing(session, tmp_path):

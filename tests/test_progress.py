@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from haytham.progress import Feedback, Output, PhaseFacts, Verdict, is_stale, judge
+from haytham.session.progress import Feedback, Output, PhaseFacts, Verdict, judge
 from haytham.workflow import Phase
 
 PHASE = Phase(2, "Two", "two", ("b", "c"), (1,), "parallel", "required", None)
@@ -177,4 +177,27 @@ def test_what_is_approved_goes_on():
 )
 def test_an_output_is_stale_by_its_task(output, feedback, stale):
     """Stale: the task it would get now is neither the one on record nor one that an approval of this text accepted."""
-    assert is_stale("b", output, feedback) is stale
+    assert ("b" in facts(output, feedback=feedback).stale) is stale
+
+
+def test_an_output_is_stale_while_a_phase_it_needs_is():
+    """Stale: a phase that it needs is, too; also where its own task is the same, or was accepted by an approval."""
+    needing = facts(OWN, REVISED, feedback=review("approved", c=REVISED), stale_needs=(1,))
+    assert needing.stale == ("b", "c")
+    assert judge(needing) == Verdict("run again", ("b",), "what it builds on has changed (phase 1 is stale)")
+    assert step(REVISED, REVISED, stale_needs=(1,))[0] == "gate"
+
+
+def test_what_a_program_saved_is_never_stale_and_taken_at_its_word():
+    """Without recorded tasks the status counts, also without outputs, and there is a gate only where feedback is."""
+    saved = replace(OWN, task=None, due="")
+    given = {"by_program": True, "stale_needs": (1,)}
+    assert step(None, None, **given) == step(saved, saved, **given) == ("approved", ())
+    assert step(saved, saved, feedback=review(None, saved, saved), **given) == ("gate", ())
+    assert step(saved, None, status="failed", **given) == ("run", ("c",))
+
+
+def test_an_output_that_is_on_record_and_gone_runs_again():
+    """A completed phase of a program whose reviewed output was deleted runs that agent again."""
+    saved = replace(OWN, task=None, due="")
+    assert step(saved, None, by_program=True, lost=("c",)) == ("run", ("c",))

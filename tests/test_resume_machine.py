@@ -15,6 +15,7 @@ import scripted
 from conftest import rounds
 from haytham.errors import InvalidDocument, InvalidValue
 from haytham.session.gate import Gate
+from haytham.session.standing import summarize
 from haytham.text import text_digest
 from scripted import Crash, Desk, Dying
 
@@ -199,7 +200,7 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def the_session_loads(self):
         if hasattr(self, "desk") and not self.torn:
-            self.desk.session.read().summary()
+            summarize(self.desk.session.read())
             assert len(self.desk.standing().places) == 4
 
     def copies(self, phase, agent):

@@ -22,6 +22,7 @@ from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running
 from haytham.event import Events
 from haytham.prompt import prompt
 from haytham.runner import Runner
+from haytham.session.standing import summarize
 from haytham.store import FileStore
 from scripted import WORKFLOW, Desk, called
 from unruly import FOLDER, SEEN, wait_for
@@ -250,7 +251,7 @@ def plain(base):
         times = (*TIMES, "| ") if path.name in ("session_manifest.md", "checkpoint.md") else TIMES
         lines = path.read_text(encoding="utf-8").split("\n")
         said[path.relative_to(folder).as_posix()] = [line for line in lines if not line.startswith(times)]
-    return said, desk.steps(), desk.session.read().summary().statuses
+    return said, desk.steps(), summarize(desk.session.read()).statuses
 
 
 @pytest.mark.soak

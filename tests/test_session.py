@@ -8,7 +8,8 @@ import pytest
 
 from haytham import clock
 from haytham.session import Session
-from haytham.session.summary import Review, Summary, decide
+from haytham.session.standing import summarize
+from haytham.session.summary import decide
 from haytham.store import MemoryStore
 from haytham.workflow import shipped_workflow
 
@@ -49,7 +50,7 @@ def test_nothing_is_remembered_between_calls(store, session):
     other = Session(store, "p", "s")
     session.save_checkpoint(1, FACTS, [])
     other.save_checkpoint(2, FACTS, [])
-    assert session.read().summary().current_phase == other.read().summary().current_phase == 2
+    assert summarize(session.read()).current_phase == summarize(other.read()).current_phase == 2
 
 
 def test_saving_the_same_again_changes_only_what_must(store, session):
@@ -78,7 +79,7 @@ def test_a_long_head_is_read_as_far_as_needed(store, session):
     more = {"error_message": "m" * 9000, "stack_trace": "t\n" * 9000}
     session.save_output(1, "a", {**output, **more, "input_tokens": 1, "output_tokens": 2}, "x" * 100_000)
     session.save_checkpoint(1, FACTS, [{"agent_name": "a", "status": "failed"}])
-    (row,) = session.read().summary().checkpoints[1]["ledger"]
+    (row,) = summarize(session.read()).checkpoints[1]["ledger"]
     assert (row["tokens"], row["output_file"]) == (3, "a.md")
 
 
@@ -114,9 +115,12 @@ def test_two_lines_that_disagree_decide_nothing(approved, action):
         decide({**FEEDBACK, "approved": approved, "action": action})
 
 
-def test_a_closed_session_is_completed_whatever_its_phases_say():
-    """What complete_session closed is completed; a rejection still comes first."""
-    phases = shipped_workflow("idea_validation").workflow.mode_phases("mvp")
-    closed = {"closed": "2024-11-24T10:00:00Z"}
-    assert Summary(closed, phases, {}, {}).status == "completed"
-    assert Summary(closed, phases, {}, {1: Review("rejected", outdated=False)}).status == "rejected"
+def test_a_closed_session_is_completed_whatever_its_phases_say(session):
+    """What complete_session closed is completed, also where phases are left or one was rejected."""
+    session.save_checkpoint(1, FACTS, [])
+    session.save_feedback(1, {**FEEDBACK, "action": "rejected"})
+    assert summarize(session.read()).status == "rejected"
+    requirements = "sha256:" + "0" * 64
+    session.change_manifest({"closed": "2024-11-24T10:00:00Z", "version": 1, "requirements": requirements})
+    assert summarize(session.read()).status == "completed"
+    assert "- Status: completed\n" in session.store.read(session.prefix + "session_manifest.md").decode()

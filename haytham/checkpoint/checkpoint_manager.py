@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from haytham import clock
 from haytham.errors import HaythamError, InvalidValue
 from haytham.session import Session
+from haytham.session.standing import summarize
 from haytham.store.files import FileStore
 from haytham.workflow import shipped_workflow
 
@@ -122,7 +123,7 @@ class CheckpointManager:
 
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:
         """Where a session stands: what its manifest is the home of, and what follows from its checkpoints."""
-        summary = self._session(project_id, session_id).read().summary()
+        summary = summarize(self._session(project_id, session_id).read())
         names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created", "last_updated")
         return {
             **{name: summary.manifest[name] for name in names},
@@ -139,20 +140,23 @@ class CheckpointManager:
         reading = self._session(project_id, session_id).read()
         if not isinstance(phase_nums, list | tuple | None):
             raise InvalidValue("phases", phase_nums, "a list of numbers, or None for the completed ones")
-        numbers = reading.summary().completed_phases if phase_nums is None else phase_nums
+        numbers = summarize(reading).completed_phases if phase_nums is None else phase_nums
         found = {number: reading.texts(reading.there(number)) for number in numbers}
         return {number: texts for number, texts in found.items() if texts}
 
     def get_approved_phases(self, project_id: str, session_id: str) -> list[int]:
         """The phases a person approved, on the very texts that are there."""
-        return self._session(project_id, session_id).read().summary().approved_phases
+        return summarize(self._session(project_id, session_id).read()).approved_phases
 
     def validate_checkpoint(self, project_id: str, session_id: str, phase_num: int) -> tuple[bool, list[str]]:
-        """Whether a phase's checkpoint can be read and shows what is so; else every problem, with its place."""
+        """Whether a phase's checkpoint can be read and its outputs are there; else every problem, with its place.
+
+        A derived copy that is behind is none: the next save draws it again.
+        """
         reading = self._session(project_id, session_id).read()
         phase = reading.there(phase_num)
         try:
-            problems = [str(problem) for problem in reading.checkpoint_problems(phase)]
+            problems = [str(problem) for problem in reading.checkpoint_problems(phase) if not problem.shown]
         except HaythamError as error:
             problems = str(error).split("\n")
         return not problems, problems

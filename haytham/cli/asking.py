@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from haytham.cli.context import Here
     from haytham.session import Session
     from haytham.session.reading import Reading
-    from haytham.standing import Standing
+    from haytham.session.standing import Standing
     from haytham.workflow import Phase
 
 _BUILT_IN = "built in: "
@@ -56,7 +56,7 @@ def questions(here: Here, session: Session, number: int, agents: tuple[str, ...]
 def _about_to_run(session: Session, number: int) -> Standing:
     """A session as a run of a phase finds it: decisions are bound, and an attempt that is to change is put aside."""
     from haytham.session.gate import Gate  # noqa: PLC0415
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     copy = _copy(session)
     gate = Gate(copy)

@@ -14,7 +14,7 @@ from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
 from haytham.errors import HaythamError, InvalidDocument, NotThere, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from haytham.session import Session
     from haytham.session.doctor import Lost
@@ -29,7 +29,7 @@ def validate(here: Here, /, paths: tuple[Path, ...]) -> None:
     r"""Report all problems of all documents.
 
     Below each PATH, else below projects/. A PATH is a file or a folder of a session, a session, a project, a folder
-    of projects, or a workflow.
+    of projects, or a workflow. A derived copy that is behind is a note: the next save draws it again.
 
     \b
     Examples:
@@ -37,6 +37,8 @@ def validate(here: Here, /, paths: tuple[Path, ...]) -> None:
       haytham validate projects/my_idea
       haytham validate my_workflow
     """
+    from haytham.cli.snapshot_view import counted  # noqa: PLC0415
+
     missing = [str(path) for path in paths if not os.path.lexists(path)]
     if missing:
         raise Usage(f"{', '.join(missing)} is not there; name a file or a folder to validate")
@@ -44,12 +46,21 @@ def validate(here: Here, /, paths: tuple[Path, ...]) -> None:
         raise Usage(f"there is no folder {here.base}/; name the files or folders to validate")
     reports = [_inspect(path) for path in paths or (here.base,)]
     count = sum(documents for documents, _ in reports)
-    lines = list(dict.fromkeys(harmless(str(problem)) for _, problems in reports for problem in problems))
-    here.answer("validation", {"documents": count, "problems": lines}, "\n".join(lines))
+    problems = list(dict.fromkeys(problem for _, problems in reports for problem in problems))
+    lines = _lines(problem for problem in problems if not problem.shown)
+    notes = _lines(problem for problem in problems if problem.shown)
+    text = "\n".join([*lines, *(f"note: {note}" for note in notes)])
+    here.answer("validation", {"documents": count, "problems": lines, "notes": notes}, text)
     if not here.options.as_json and not here.options.quiet:
-        click.echo(f"{count} documents, {len(lines)} problems", err=True)
+        told = f"{count} documents, {len(lines)} problems" + (f", {counted(len(notes), 'note')}" if notes else "")
+        click.echo(told, err=True)
     if lines:
         raise click.exceptions.Exit(INVALID)
+
+
+def _lines(problems: Iterable[Problem]) -> list[str]:
+    """Return problems as they are printed, each once."""
+    return list(dict.fromkeys(harmless(str(problem)) for problem in problems))
 
 
 def _inspect(path: Path) -> tuple[int, list[Problem]]:

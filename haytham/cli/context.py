@@ -80,7 +80,7 @@ class Found:
     project_id: str
     session_id: str
     summary: Summary | None
-    error: HaythamError | OSError | None = None
+    error: Exception | None = None
 
     @property
     def status(self) -> str:
@@ -146,8 +146,11 @@ class Here:
         return [self._found(*pair) for pair in self.folders(None)]
 
     def _found(self, project_id: str, session_id: str) -> Found:
+        from haytham.session.standing import summarize  # noqa: PLC0415
+
         try:
-            return Found(project_id, session_id, self.session(project_id, session_id).read().summary())
+            summary = summarize(self.session(project_id, session_id).read())
+            return Found(project_id, session_id, summary, summary.error)
         except (HaythamError, OSError) as error:
             return Found(project_id, session_id, None, error)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from haytham.session import Session
+    from haytham.session.standing import Place, Standing
     from haytham.session.summary import Decision
-    from haytham.standing import Place, Standing
 
 
 def _answers(command: Callable[..., None]) -> Callable[..., None]:
@@ -30,11 +30,12 @@ def _answers(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command
+@click.option("--anyway", is_flag=True, help="Also while phases that it needs are stale; the record says so.")
 @_answers
 def approve(here: Here, /, phase: int | None, **given: Any) -> None:
     r"""Approve a phase as its texts are now.
 
-    Without PHASE, the first that waits.
+    Without PHASE, the first that waits. A phase that needs a stale phase is approved with --anyway only.
 
     \b
     Examples:
@@ -98,13 +99,15 @@ def answer(session: Session, number: int, decision: Decision, *, by: str, **said
 
 
 def stamp(session: Session, by: str) -> list[str]:
-    """Bind decisions made in an editor to the texts they were made on; what they are, a line each."""
+    """Bind decisions made in an editor to the texts they were made on; what they are, or why not, a line each."""
     from haytham.session.gate import Gate  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     found = Gate(session).stamp(by)
     for number, words in found:
         _keep(session, number, words, by)
-    return [f"phase {number}: {words} by {by}" for number, words in found]
+    refused = [str(place.refused) for place in Standing(session.read()).places if place.refused is not None]
+    return [*(f"phase {number}: {words} by {by}" for number, words in found), *refused]
 
 
 def _keep(session: Session, number: int, words: str, by: str) -> None:
@@ -121,7 +124,7 @@ def _keep(session: Session, number: int, words: str, by: str) -> None:
 
 
 def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str], given: dict[str, Any]) -> None:
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     session = here.choose(given["session_name"], among=("waiting",))
     by = who(given["user"])
@@ -130,7 +133,8 @@ def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str
     standing = Standing(session.read())
     place = _first_open(here, session, standing, decision) if phase is None else _named(standing, phase, decision)
     number = place.facts.phase.number
-    words = answer(session, number, decision, by=by, comments=given["message"], changes=changes)
+    said = {"comments": given["message"], "changes": changes, "anyway": given.get("anyway", False)}
+    words = answer(session, number, decision, by=by, **said)
     facts = {"project": session.project_id, "session": session.session_id, "phase": number, "decision": decision}
     here.answer("decision", {**facts, "by": by}, f"phase {number}, {place.facts.phase.name}: {words} by {by}")
 

@@ -12,14 +12,23 @@ from haytham.cli.context import Here, who
 from haytham.cli.ending import tell_end, tell_hints
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from haytham.cli.progress_view import View
     from haytham.cli.ways import Asking
-    from haytham.runner import Outcome, Runner
+    from haytham.runner import Outcome
     from haytham.session import Session
 
 
 def drive(  # noqa: PLR0913 - what is run, for whom, and how it is asked
-    here: Here, session: Session, asking: Asking, *, yes: bool, user: str | None, retry: int | None = None
+    here: Here,
+    session: Session,
+    asking: Asking,
+    *,
+    yes: bool,
+    user: str | None,
+    retry: int | None = None,
+    anyway: bool = False,
 ) -> None:
     """Run a session, ask at its gates where a person is there to answer, and exit with what came of it."""
     from haytham.cli.progress_view import View  # noqa: PLC0415
@@ -27,7 +36,7 @@ def drive(  # noqa: PLR0913 - what is run, for whom, and how it is asked
 
     by, view = who(user), View(here.options)
     while True:
-        outcome = _run(here, session, asking, view, by=by, yes=yes, retry=retry)
+        outcome = _run(here, session, asking, view, by=by, yes=yes, retry=retry, anyway=anyway)
         retry = None
         if outcome.status != "waiting" or outcome.agents or not here.can_ask():
             break
@@ -39,7 +48,7 @@ def drive(  # noqa: PLR0913 - what is run, for whom, and how it is asked
 
 
 def _run(  # noqa: PLR0913 - who runs what, how, and who looks on
-    here: Here, session: Session, asking: Asking, view: View, *, by: str, yes: bool, retry: int | None
+    here: Here, session: Session, asking: Asking, view: View, *, by: str, yes: bool, retry: int | None, anyway: bool
 ) -> Outcome:
     from haytham.cli.trust import may_run_code, see_own_modules  # noqa: PLC0415
     from haytham.event import Events  # noqa: PLC0415
@@ -54,7 +63,7 @@ def _run(  # noqa: PLR0913 - who runs what, how, and who looks on
     runner = Runner(session, events, approve_as=approve_as, may_run_code=trusted, ways=ways)
     try:
         with view.following(events):
-            return _until_signalled(runner, by, retry)
+            return _until_signalled(lambda: runner.run(by=by, retry=retry, anyway=anyway))
     except _Stopped as stopped:  # told below the live view, which is gone by now
         _tell_stopped(here, session, stopped.number)
         raise click.exceptions.Exit(128 + stopped.number) from None
@@ -68,12 +77,12 @@ class _Stopped(Exception):
         super().__init__(number)
 
 
-def _until_signalled(runner: Runner, by: str, retry: int | None) -> Outcome:
+def _until_signalled(run: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Run until an outcome; Ctrl-C and SIGTERM stop between two writes, and the session can be resumed."""
     got: list[int] = []
 
     async def work() -> Outcome:
-        task = asyncio.ensure_future(runner.run(by=by, retry=retry))
+        task = asyncio.ensure_future(run())
         loop = asyncio.get_running_loop()
 
         def stop(number: int) -> None:

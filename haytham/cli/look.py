@@ -71,6 +71,8 @@ def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> N
       haytham show 2 --at 9f3ac1
       haytham show --at 4 --path state.md
     """
+    from haytham.session.standing import summarize  # noqa: PLC0415
+
     if given["path"] is not None:
         if given["at"] is None or phase is not None:
             raise Usage("--path is for a document of a snapshot: haytham show --at ID --path PATH")
@@ -78,7 +80,7 @@ def show(here: Here, /, phase: int | None, agent: str | None, **given: Any) -> N
         return
     session, moment = _session(here, given)
     reading = session.read()
-    chosen = reading.phase(phase if phase is not None else reading.summary().current_phase or reading.phases[0].number)
+    chosen = reading.phase(phase if phase is not None else summarize(reading).current_phase or reading.phases[0].number)
     texts = _texts(reading, chosen, agent, given)
     ids = {"project": session.project_id, "session": session.session_id, "phase": chosen.number}
     attempt = given["attempt"] or reading.attempt(chosen)

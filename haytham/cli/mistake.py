@@ -47,7 +47,8 @@ def _exit_code(error: Exception) -> int:
         return INVALID
     if isinstance(error, errors.Running | errors.Locked):
         return LOCKED
-    return USAGE if isinstance(error, errors.InvalidValue) else ERROR
+    refused = isinstance(error, errors.InvalidValue | errors.RefusedDecision | errors.WorkLeft)
+    return USAGE if refused else ERROR
 
 
 def _sentence(error: Exception) -> str:

@@ -34,6 +34,7 @@ _WORDS = {
     "attempt_started": "phase {phase}: attempt {attempt}",
     "gate_opened": "phase {phase}: {why}",
     "decision": "phase {phase}: {decision} by {by}",
+    "decision_refused": "{why}",
 }
 _TEXT = "agent_text"
 

@@ -75,7 +75,7 @@ def edit(here: Here, session: Session, number: int) -> None:
 
 def _waiting_phase(session: Session) -> int:
     """The first phase that waits; one with a file that cannot be read comes first, since nothing goes on before."""
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     reading = session.read()
     try:

@@ -129,12 +129,14 @@ def _meant(here: Here, which: str | None, session_name: str | None, *, with_inpu
 @click.argument("phase", type=PHASE)
 @session_names(argument=True)
 @click.option("--user", help=_WHO)
+@click.option("--anyway", is_flag=True, help="Also while phases that it needs have work left: on what is there.")
 @asking_options
 @click.pass_obj
-def retry(here: Here, /, phase: int, session_name: str | None, user: str | None, **given: Any) -> None:
+def retry(here: Here, /, phase: int, session_name: str | None, user: str | None, *, anyway: bool, **given: Any) -> None:
     r"""Run a phase again.
 
-    Of a failed phase the failed agents, of a skipped one all of them; else a new attempt, whose gate opens.
+    Of a failed phase the failed agents, of a skipped one all of them; else a new attempt, whose gate opens. Refused
+    while a phase that it needs has work left, unless --anyway is given.
 
     \b
     Examples:
@@ -148,4 +150,4 @@ def retry(here: Here, /, phase: int, session_name: str | None, user: str | None,
     session = here.choose(session_name, among=UNFINISHED)
     check_origin(here, session, accept=False, keep=False)
     asking.settle(session)
-    drive(here, session, asking, yes=False, user=user, retry=phase)
+    drive(here, session, asking, yes=False, user=user, retry=phase, anyway=anyway)

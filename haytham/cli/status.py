@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from haytham.session import Session
     from haytham.session.reading import Reading
-    from haytham.standing import Place, Standing
+    from haytham.session.standing import Place, Standing
     from haytham.workflow import Phase
 
 Row = dict[str, Any]
@@ -36,13 +36,13 @@ def status(here: Here, /, session_name: str | None) -> None:
       haytham status 9f3ac1 --json
     """
     from haytham.session.layout import session_lock  # noqa: PLC0415
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing, summarize  # noqa: PLC0415
 
     session = here.choose(session_name)
     try:
         reading = session.read()
         standing = Standing(reading)
-        rows, state = [_row(standing, place) for place in standing.places], reading.summary().status
+        rows, state = [_row(standing, place) for place in standing.places], summarize(reading).status
     except HaythamError as error:
         _tell_the_rest(here, session, error)
         raise click.exceptions.Exit(INVALID) from None
@@ -88,7 +88,7 @@ def _row(standing: Standing, place: Place) -> Row:
         "by": value.get("by"),
         "at": value.get("timestamp"),
         "stale": list(place.stale),
-        "state": harmless(_state(place, value) + _unsettled_needs(standing, place)),
+        "state": harmless(_state(place, value) + _refused(place) + _unsettled_needs(standing, place)),
     }
 
 
@@ -110,10 +110,16 @@ def _state(place: Place, value: Mapping[str, Any]) -> str:
     return f"changes requested{attempt}" if step == "next attempt" else _not_done(place) + attempt
 
 
+def _refused(place: Place) -> str:
+    """Why a decision in the phase's file does not count."""
+    return f"; {place.refused}" if place.refused is not None else ""
+
+
 def _signed(value: Mapping[str, Any]) -> str:
     said = f" by {value['by']}" if value.get("by") else ""
     said += f" at {value['timestamp']}" if value.get("timestamp") else ""
-    return said + (f", with changes {value['revised']}" if "revised" in value else "")
+    said += f", with changes {value['revised']}" if "revised" in value else ""
+    return said + (f", although {value['anyway']}" if "anyway" in value else "")
 
 
 def _not_done(place: Place) -> str:

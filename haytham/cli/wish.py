@@ -9,7 +9,7 @@ from haytham.cli.context import Here, Usage, harmless
 
 if TYPE_CHECKING:
     from haytham.session import Session
-    from haytham.standing import Place, Standing
+    from haytham.session.standing import Place, Standing
 
 _RUNS = ("run", "write", "run again", "next attempt")
 
@@ -34,7 +34,7 @@ def hand_over(here: Here, session: Session, text: str, by: str) -> None:
     from haytham.keeping import Keeper  # noqa: PLC0415
     from haytham.session.layout import EVENTS, session_lock  # noqa: PLC0415
     from haytham.session.request import save_request  # noqa: PLC0415
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     with here.store.run_lock(session_lock(session.project_id, session.session_id)):
         for line in stamp(session, by):
@@ -52,7 +52,7 @@ def hand_over(here: Here, session: Session, text: str, by: str) -> None:
 
 def check_wish(session: Session) -> None:
     """Refuse input for a session in which no phase will run, before anything is changed for it."""
-    from haytham.standing import Standing  # noqa: PLC0415
+    from haytham.session.standing import Standing  # noqa: PLC0415
 
     _next_to_run(Standing(session.read()))
 

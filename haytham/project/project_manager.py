@@ -16,6 +16,7 @@ from haytham.session import Session, layout
 from haytham.session.names import check_id, slug
 from haytham.session.reading import check_place
 from haytham.session.shelf import Shelf
+from haytham.session.standing import summarize
 from haytham.snapshot.archive import Archive
 from haytham.store.files import FileStore
 from haytham.store.protocol import ABSENT, bytes_digest
@@ -68,7 +69,7 @@ class ProjectManager:
         with self._store.lock(project_id):  # who deletes the project waits, or was first
             project = self._project(project_id).value
             session.create(user_id=project["user_id"], source=source, mode=project["execution_mode"])
-        summary = session.read().summary()
+        summary = summarize(session.read())
         names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created")
         phases = [phase.number for phase in summary.phases]
         path = str(self.base_dir / session.prefix)
@@ -88,7 +89,7 @@ class ProjectManager:
         self._project(project_id)
         session = Session(self._store, project_id, session_id)
         with self._store.lock(project_id):
-            summary = session.read().summary()
+            summary = summarize(session.read())
             manifest = summary.manifest
             if summary.status == "rejected":
                 raise InvalidValue(f"session {session_id}", "rejected", "a session that was not")
@@ -213,7 +214,7 @@ class ProjectManager:
 
     def _session_status(self, project_id: str, session_id: str) -> str:
         try:
-            return Session(self._store, project_id, session_id).read().summary().status
+            return summarize(Session(self._store, project_id, session_id).read()).status
         except (HaythamError, OSError) as error:
             log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
             return "unreadable"

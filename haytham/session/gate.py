@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.errors import InvalidValue
+from haytham.errors import InvalidValue, StaleNeeds, phase_list
 from haytham.session import layout
 from haytham.session.page import withdraw
 from haytham.session.shown import shown_feedback
+from haytham.session.standing import Standing, refusal
 from haytham.session.summary import Review, decide
 from haytham.session.tasks import Tasks
 from haytham.text import counted, difference, text_digest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from haytham.agent import Task
+    from haytham.errors import RefusedDecision
     from haytham.session.reading import Reading
     from haytham.session.session import Session
     from haytham.session.shelf import Document
@@ -63,19 +65,35 @@ class Gate:
             self._present(reading, phase)
             self._write(reading, phase, _undecided(reading, phase))
 
-    def answer(self, number: int, decision: Decision, *, by: str | None, comments: str = "", changes: list[str]) -> str:
-        """Decide on a phase as its texts are now; what was decided, in words. What was decided before is put aside."""
+    def answer(  # noqa: PLR0913 - a decision, who made it, and what they said
+        self,
+        number: int,
+        decision: Decision,
+        *,
+        by: str | None,
+        comments: str = "",
+        changes: list[str],
+        anyway: bool = False,
+    ) -> str:
+        """Decide on a phase as its texts are now; what was decided, in words. What was decided before is put aside.
+
+        RefusedDecision where a rule refuses it; `anyway` waives that, and is recorded.
+        """
         self.finish()
         told = dict(self.stamp(by))
         with self._session.saving() as reading:
             phase = reading.there(number)
             _check_answerable(reading, phase, decision)
+            refused = refusal(Standing(reading).place(number).facts, decision)
+            if refused is not None and not anyway:
+                raise refused
             if not comments and not changes and _stands(reading, phase, decision):
                 return told.get(number, _WORDS[_ACTIONS[decision]])
             if _is_acted_on(reading, phase):
                 self._put_aside(reading, phase, move=False)
             there = reading.feedback(phase)
-            kept = there.value if there is not None else _undecided(reading, phase)
+            kept = dict(there.value) if there is not None else _undecided(reading, phase)
+            kept.pop("anyway", None)
             facts = {
                 **kept,
                 "approved": decision == "approved",
@@ -83,13 +101,17 @@ class Gate:
                 "requested_changes": [*kept["requested_changes"], *changes],
                 "action": _ACTIONS[decision],
             }
+            facts |= {"anyway": waived} if (waived := _waived(refused)) else {}
             return self._stamp(reading, phase, facts, by, rows=_rows(reading, phase))
 
     def stamp(self, by: str | None) -> list[tuple[int, str]]:
         """Bind the decisions that a person made in an editor to the texts that are there; which, in words."""
         reading = self._session.read()
         numbers = [phase.number for phase in reading.phases if _is_unstamped(reading, phase)]
-        return [(number, self._stamp_one(number, by)) for number in numbers]
+        refused = (
+            {place.facts.phase.number for place in Standing(reading).places if place.refused} if numbers else set()
+        )
+        return [(number, self._stamp_one(number, by)) for number in numbers if number not in refused]
 
     def _stamp_one(self, number: int, by: str | None) -> str:
         with self._session.saving() as reading:
@@ -222,6 +244,11 @@ class Gate:
         key = reading.folder(phase) + layout.FEEDBACK
         over = reading.feedback(phase)
         self._session.write(reading, "user_feedback", key, facts, shown=shown_feedback(phase), over=over)
+
+
+def _waived(refused: RefusedDecision | None) -> str:
+    """What an approval was given in spite of, as it is recorded."""
+    return f"{phase_list(refused.needs)} stale" if isinstance(refused, StaleNeeds) else ""
 
 
 def _is_unstamped(reading: Reading, phase: Phase) -> bool:

@@ -16,6 +16,7 @@ from haytham.session.session import Session
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_feedback, shown_manifest, shown_output
 from haytham.session.spend import Spend
+from haytham.session.standing import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +34,7 @@ _PHASE = re.compile(r"phase_\d+_.+")
 
 @dataclass(frozen=True)
 class Report:
-    """How many documents were looked at, and all their problems."""
+    """How many documents were looked at, and all their problems; those of derived copies are marked as `shown`."""
 
     documents: int
     problems: tuple[Problem, ...]
@@ -138,7 +139,15 @@ def _cross_problems(store: SharedStore, reading: Reading) -> Iterator[Problem]:
     yield from (Problem(foreign, file=reading.prefix + folder) for folder in reading.foreign_folders())
     for phase in reading.phases:
         yield from _phase_problems(store, reading, phase)
-    yield from _told(reading.manifest.key, lambda: reading.manifest.disagreements(shown_manifest(reading.summary())))
+    yield from _told(reading.manifest.key, lambda: _manifest_problems(reading))
+
+
+def _manifest_problems(reading: Reading) -> list[Problem]:
+    """Return what the manifest shows and is not so; why nothing can be compared where a document cannot be read."""
+    summary = summarize(reading)
+    if summary.error is not None:
+        raise summary.error
+    return reading.manifest.disagreements(shown_manifest(summary))
 
 
 def _phase_problems(store: SharedStore, reading: Reading, phase: Phase) -> Iterator[Problem]:

@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, InvalidValue, NotThere
+from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
 from haytham.policy import Limits
 from haytham.session import layout
-from haytham.session.condition import left_out
 from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
 from haytham.session.spend import Account, Refusal, Spend
-from haytham.session.summary import Review, Summary, UnlikeDecision, decide
+from haytham.session.summary import Review, UnlikeDecision, decide
 from haytham.text import text_digest
 from haytham.workflow import FILE, Workflow, WorkflowFiles, read_text, read_workflow, shipped_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from haytham.errors import Problem
     from haytham.session.shelf import Document, Shelf
-    from haytham.session.summary import Value
+    from haytham.session.summary import Decision, Value
     from haytham.workflow import Phase
 
 
@@ -35,6 +33,16 @@ class PutAside:
     feedback: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True)
+class OutputFacts:
+    """What a plan needs of an output: its status, the digests of its text and of what the agent wrote, its task."""
+
+    status: str
+    text: str
+    wrote: str
+    task: str | None
+
+
 class Reading:
     """A session's documents, each read once, when it is first asked for; made anew for each call."""
 
@@ -42,7 +50,7 @@ class Reading:
         self.prefix = layout.session_prefix(project_id, session_id)
         self._shelf = shelf
         self._found: dict[str, Document | None] = {}
-        self._content: dict[int, list[Value]] = {}
+        self._content: dict[int, dict[str, OutputFacts]] = {}
         self._project_id = project_id
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read("session_manifest", self.prefix + layout.MANIFEST, what)
@@ -147,7 +155,7 @@ class Reading:
 
     def outputs(self, phase: Phase) -> dict[str, Document]:
         """A phase's outputs by agent, whole; one that cannot be read is an error where its value is asked for."""
-        agents = layout.output_agents(self._shelf.store.keys(self.folder(phase), depth=1))
+        agents = self._output_agents(self.folder(phase))
         found = {agent: self.output(phase, agent) for agent in agents}
         return {agent: document for agent, document in found.items() if document is not None}
 
@@ -155,23 +163,46 @@ class Reading:
         """The texts of a phase's outputs, by agent; an output that cannot be read is an error."""
         return {agent: document.value["text"] for agent, document in self.outputs(phase).items()}
 
-    def reviewed_content(self, phase: Phase) -> list[Value]:
-        """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
+    def output_facts(self, phase: Phase) -> dict[str, OutputFacts]:
+        """What a plan needs of a phase's outputs, by agent; a text is not read again while its file is the same."""
         if phase.number not in self._content:
-            agents = layout.output_agents(self._shelf.store.keys(self.folder(phase), depth=1))
-            rows = [self._reviewed_output(phase, agent) for agent in agents]
-            self._content[phase.number] = [row for row in rows if row]
+            agents = self._output_agents(self.folder(phase))
+            facts = {agent: self._output_facts(phase, agent) for agent in agents}
+            self._content[phase.number] = {agent: found for agent, found in facts.items() if found is not None}
         return self._content[phase.number]
 
-    def _reviewed_output(self, phase: Phase, agent: str) -> Value:
-        def read() -> Value:
+    def reviewed_content(self, phase: Phase) -> list[Value]:
+        """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
+        return [
+            {"document": layout.output_file(agent), "digest": facts.text, "task": facts.task}
+            for agent, facts in self.output_facts(phase).items()
+        ]
+
+    def _output_facts(self, phase: Phase, agent: str) -> OutputFacts | None:
+        def read() -> OutputFacts | None:
             document = self.output(phase, agent)
             if document is None:
-                return {}
-            digest = text_digest(document.value["text"])
-            return {"document": layout.output_file(agent), "digest": digest, "task": document.value.get("task")}
+                return None
+            value = document.value
+            return OutputFacts(value["status"], text_digest(value["text"]), value["wrote"], value.get("task"))
 
-        return self._shelf.reviewed(self.folder(phase) + layout.output_file(agent), read)
+        return self._shelf.output_facts(self.folder(phase) + layout.output_file(agent), read)
+
+    def task_agents(self, phase: Phase) -> list[str]:
+        """The agents of a phase with a recorded task; none where a program saved the phase."""
+        return self._output_agents(self.folder(phase) + layout.TASKS)
+
+    def lost_outputs(self, phase: Phase) -> tuple[str, ...]:
+        """The agents whose outputs are on record (asked for, presented or reviewed) while the files are gone."""
+        presented = self._output_agents(self.folder(phase) + layout.PRESENTED)
+        feedback = self.feedback(phase) if self.is_current(phase) else None
+        rows = [] if feedback is None else feedback.value["reviewed_content"]
+        recorded = {*self.task_agents(phase), *presented, *(row["document"].removesuffix(".md") for row in rows)}
+        return tuple(sorted(recorded - set(self._output_agents(self.folder(phase)))))
+
+    def _output_agents(self, folder: str) -> list[str]:
+        """The agents with a file in a folder of outputs."""
+        return layout.output_agents(self._shelf.store.keys(folder, depth=1))
 
     def attempt(self, phase: Phase) -> int:
         """The number of the present attempt at a phase: one above the highest that was put aside."""
@@ -227,7 +258,7 @@ class Reading:
         return {agent: document.value["text"] for agent, document in self._outputs_in(folder).items()}
 
     def _outputs_in(self, folder: str) -> dict[str, Document]:
-        agents = layout.output_agents(self._shelf.store.keys(folder, depth=1))
+        agents = self._output_agents(folder)
         found = ((agent, self._shelf.find("agent_output", folder + layout.output_file(agent))) for agent in agents)
         return {agent: document for agent, document in found if document is not None}
 
@@ -286,15 +317,20 @@ class Reading:
             check_place(found, "phase_number", phase.number)
         return found
 
+    def decision(self, phase: Phase) -> Decision | None:
+        """What the feedback on a phase decides; None where there is none, or it decides nothing."""
+        found = self.feedback(phase)
+        try:
+            return None if found is None else decide(found.value)
+        except UnlikeDecision as error:
+            problems = [found.problem(str(error), name) for name in ("approved", "action")] if found else []
+            raise InvalidDocument(problems) from None
+
     def review(self, phase: Phase) -> Review | None:
         """What a person decided on the phase; None where there is no feedback."""
-        found = self.feedback(phase)
+        found, decision = self.feedback(phase), self.decision(phase)
         if found is None:
             return None
-        try:
-            decision = decide(found.value)
-        except UnlikeDecision as error:
-            raise InvalidDocument([found.problem(str(error), name) for name in ("approved", "action")]) from None
         outdated = decision == "approved" and _texts(found.value["reviewed_content"]) != self._text_digests(phase)
         return Review(decision, outdated)
 
@@ -307,31 +343,30 @@ class Reading:
         counts = (document.parsed.value.get("saved") for document in found if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 
-    def summary(self) -> Summary:
-        """All that follows from the documents; InvalidDocument where one of them cannot be read."""
-        checkpoints = {phase.number: self.checkpoint(phase) for phase in self.phases}
-        reviews = {phase.number: self.review(phase) for phase in self.phases}
-        return Summary(
-            manifest=self.manifest.value,
-            phases=self.phases,
-            checkpoints={number: found.value for number, found in checkpoints.items() if found is not None},
-            reviews={number: review for number, review in reviews.items() if review is not None},
-            left_out=left_out(self),
-            paused=self.pause() is not None,
-        )
-
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:
-        """All problems of a phase's checkpoint: what cannot be read, and what is shown and not so."""
+        """All problems of a phase's checkpoint: what cannot be read, outputs that are lost, derived copies behind."""
         found = self.checkpoint(phase)
         if found is None:
             raise NotThere(f"the checkpoint of phase {phase.number}", self.folder(phase) + layout.CHECKPOINT)
-        if found.problems:
+        if found.faults:
             return list(found.problems)
         rows = found.value["ledger"]
         so = [merged(row, self.output_head(phase, row["agent_name"])) for row in rows]
-        wrong = [f"shows {row}, and its file says {is_so}" for row, is_so in zip(rows, so, strict=True) if row != is_so]
+        behind = [
+            found.problem(f"shows {row}, and its file says {is_so}; the next save draws it anew", "ledger", shown=True)
+            for row, is_so in zip(rows, so, strict=True)
+            if row != is_so
+        ]
         shown = found.disagreements(shown_checkpoint(found.value, self.phases))
-        return [found.problem(f"{message}; the next save draws it anew", "ledger") for message in wrong] + shown
+        return [*found.problems, *self._lost_problems(phase, found), *behind, *shown]
+
+    def _lost_problems(self, phase: Phase, checkpoint: Document) -> list[Problem]:
+        """Report the outputs of a completed phase that are on record while their files are gone."""
+        if checkpoint.value["status"] != "completed":
+            return []
+        message = "is missing, and the phase is completed; haytham resume runs its agent again, haytham restore has it"
+        files = [self.folder(phase) + layout.output_file(agent) for agent in self.lost_outputs(phase)]
+        return [Problem(message, file=file) for file in files]
 
 
 def check_place(document: Document, field: str, wanted: object) -> None:

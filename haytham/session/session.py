@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
@@ -21,6 +20,7 @@ from haytham.session.reading import Reading
 from haytham.session.restoring import finish, is_unfinished
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
+from haytham.session.standing import Standing, refusal, summarize
 from haytham.session.state import change_state, read_state
 from haytham.session.summary import Summary, decide
 from haytham.text import text_digest
@@ -124,7 +124,10 @@ class Session:
             self.write(reading, "task", key, value, shown={"agent_title": title(task.agent)}, over=over)
 
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:
-        """Save a person's review of a phase, bound to the texts that are there now."""
+        """Save a person's review of a phase, bound to the texts that are there now.
+
+        A decision that a rule refuses is stored without being bound: the next command reports it.
+        """
         with self.saving() as reading:
             phase = reading.there(number)
             rows = reading.reviewed_content(phase)
@@ -132,7 +135,8 @@ class Session:
             value = {**place, **facts, "reviewed_content": rows}
             self._shelf.check("user_feedback", value)
             decision = decide(value)
-            value |= {} if decision is None else {"decided": decision}
+            if decision is not None and refusal(Standing(reading).place(phase.number).facts, decision) is None:
+                value |= {"decided": decision}
             key = reading.folder(phase) + layout.FEEDBACK
             over = reading.feedback(phase)
             self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
@@ -140,7 +144,7 @@ class Session:
     def catch_up(self) -> None:
         """Draw shown copies anew where a crash left one behind; nothing is written where none is."""
         reading = self.read()
-        behind = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(reading.summary()))
+        behind = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(summarize(reading)))
         records = (phase for phase in reading.phases if reading.checkpoint(phase) is not None)
         if behind or any(reading.checkpoint_problems(phase) for phase in records):
             self.redraw()
@@ -154,7 +158,7 @@ class Session:
                 if found is not None and not found.faults and reading.checkpoint_problems(phase):
                     self.write_checkpoint(reading, phase, found.value)
                     done.append(f"drew {found.key.removeprefix(self.prefix)} anew")
-            stale = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(reading.summary()))
+            stale = reading.manifest.problems or reading.manifest.disagreements(shown_manifest(summarize(reading)))
             return [*done, f"drew {layout.MANIFEST} anew"] if stale else done
 
     def accept_workflow(self, source: WorkflowFiles) -> list[str]:
@@ -202,7 +206,7 @@ class Session:
         """Name what the manifest shows and is not so, before it is drawn anew: a person may have meant something."""
         with _only_shown(reading.manifest.key):
             if reading.manifest.parsed.retouched:
-                _report(reading.manifest.disagreements(shown_manifest(reading.summary())))
+                _report(reading.manifest.disagreements(shown_manifest(summarize(reading))))
 
     def finish_restore(self) -> None:
         """Finish what a killed restore or merge left half done; every opening of a session comes by here."""
@@ -270,7 +274,7 @@ class Session:
 
     def _write_manifest(self, reading: Reading, value: Mapping[str, Any]) -> None:
         value = {**value, "last_updated": clock.now()}
-        shown = shown_manifest(replace(reading.summary(), manifest=value))
+        shown = shown_manifest(summarize(reading, value))
         key = self.prefix + layout.MANIFEST
         self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
 

@@ -65,11 +65,11 @@ class Document:
         """All problems, those of what is only shown among them."""
         return tuple(problem.within(self.key) for problem in self.parsed.problems)
 
-    def problem(self, message: str, field: str) -> Problem:
-        """A problem of this document at the seat of a field."""
+    def problem(self, message: str, field: str, *, shown: bool = False) -> Problem:
+        """A problem of this document at the seat of a field; `shown` where that is a derived copy."""
         seat = load_kind(self.kind).field_by_name.get(field)
         section, label = seat.place if seat is not None else (None, "title")
-        return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key)
+        return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key, shown=shown)
 
     def disagreements(self, shown: Mapping[str, Any]) -> list[Problem]:
         """The shown parts that do not say what is so."""
@@ -78,7 +78,7 @@ class Document:
             (name, said, shown.get(title or "" if name == TITLE else name)) for name, said in self.parsed.shown.items()
         ]
         return [
-            self.problem(f"shows {quote(said)}, and is {quote(is_so)}; the next save draws it anew", name)
+            self.problem(f"shows {quote(said)}, and is {quote(is_so)}; the next save draws it anew", name, shown=True)
             for name, said, is_so in found
             if said != is_so
         ]
@@ -109,7 +109,7 @@ class _Kept(Generic[T]):
 
 
 _KEPT: _Kept[Parsed] = _Kept()
-_REVIEWED: _Kept[dict[str, Any]] = _Kept()
+_OUTPUT_FACTS: _Kept[Any] = _Kept()
 
 
 class Shelf:
@@ -150,14 +150,14 @@ class Shelf:
             return None
         return self._document(kind, key, data if found is None else data[: found.end()], head=True)
 
-    def reviewed(self, key: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What a review is bound to of an output; not read again while its file is surely the same."""
+    def output_facts(self, key: str, read: Callable[[], T]) -> T:
+        """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
         stamp = self.store.stamp(key)
-        found = None if stamp is None else _REVIEWED.get(stamp)
+        found = None if stamp is None else _OUTPUT_FACTS.get(stamp)
         if found is None:
             found = read()
             if stamp is not None and stamp == self.store.stamp(key):
-                _REVIEWED.put(stamp, found)
+                _OUTPUT_FACTS.put(stamp, found)
         return found
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:

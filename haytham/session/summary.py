@@ -39,24 +39,25 @@ class Review:
 
 @dataclass(frozen=True)
 class Summary:
-    """A session at one moment: what its documents say, and all that follows from them."""
+    """A session at one moment: what its documents say, and all that follows from them.
+
+    `changed` is the status of phases as the plan sees them; `error` why there is no plan, where the status is
+    `unreadable`.
+    """
 
     manifest: Mapping[str, Any]
     phases: tuple[Phase, ...]
     checkpoints: Mapping[int, Mapping[str, Any]]
     reviews: Mapping[int, Review]
-    left_out: Mapping[int, str] = field(default_factory=dict)
-    paused: bool = False
+    changed: Mapping[int, str] = field(default_factory=dict)
+    status: str = "in_progress"
+    error: Exception | None = None
 
     @property
     def statuses(self) -> dict[int, str]:
-        """The status of each phase of the mode; no checkpoint means pending, and what is passed over is skipped."""
-        return {phase.number: self._status(phase.number) for phase in self.phases}
-
-    def _status(self, number: int) -> str:
-        if number in self.left_out:
-            return "skipped"
-        return str(self.checkpoints[number]["status"]) if number in self.checkpoints else "pending"
+        """The status of each phase of the mode; no checkpoint means pending."""
+        known = {number: str(value["status"]) for number, value in self.checkpoints.items()} | dict(self.changed)
+        return {phase.number: known.get(phase.number, "pending") for phase in self.phases}
 
     @property
     def current_phase(self) -> int:
@@ -73,22 +74,6 @@ class Summary:
     def approved_phases(self) -> list[int]:
         """The phases a person approved, on the very text that is there."""
         return [n for n, review in self.reviews.items() if review.decision == "approved" and not review.outdated]
-
-    @property
-    def status(self) -> str:
-        """The session's status, the first that applies."""
-        if any(review.decision == "rejected" for review in self.reviews.values()):
-            return "rejected"
-        reviews = [review for number, review in self.reviews.items() if number not in self.left_out]
-        unsettled = any(review.open or review.decision == "changes" for review in reviews)
-        done = all(status in ("completed", "skipped") for status in self.statuses.values())
-        if "closed" in self.manifest or (done and not unsettled):
-            return "completed"
-        if self.paused:
-            return "paused"
-        if self.statuses.get(self.current_phase) == "failed":
-            return "failed"
-        return "waiting" if any(review.open for review in reviews) else "in_progress"
 
 
 class UnlikeDecision(HaythamError, ValueError):

@@ -11,6 +11,7 @@ from haytham import clock
 from haytham.errors import HaythamError
 from haytham.session.layout import session_lock
 from haytham.session.restoring import replace_documents
+from haytham.session.standing import summarize
 from haytham.snapshot.content import read_content
 from haytham.snapshot.snapshot import Record, Snapshot
 
@@ -120,7 +121,7 @@ def circumstances(session: Session, last: Record | None) -> dict[str, Any]:
     except (HaythamError, OSError):
         return unknown
     try:
-        summary = reading.summary()
+        summary = summarize(reading)
     except (HaythamError, OSError):
         return known
     return {**known, "status": summary.status, "phase": summary.current_phase or None}

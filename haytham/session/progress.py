@@ -1,8 +1,11 @@
 """The table the product stands on, pure: what each phase is, and what resume does with it.
 
 A phase's text is the agent's while it matches the digest in its own header, else a person revised it. It is stale when
-the task it would get now is not the one it answered, nor one that an approval accepted for that text. The first row
-that applies decides.
+the task it would get now is not the one it answered, nor one that an approval accepted for that text, or when a phase
+that it needs is stale. The first row that applies decides.
+
+A phase without recorded tasks was saved by a program and is taken at its word: its status counts, its outputs are
+never stale, and it has a gate only where there is feedback.
 """
 
 from __future__ import annotations
@@ -48,7 +51,11 @@ class Feedback:
 
 @dataclass(frozen=True)
 class PhaseFacts:
-    """What the documents of a phase say; `left_out` is why a phase is passed over, where it is."""
+    """What the documents of a phase say.
+
+    `left_out` is why a phase is passed over, where it is; `stale_needs` the phases that it needs and that are stale;
+    `by_program` whether a program saved it instead of the runner; `lost` the outputs on record whose files are gone.
+    """
 
     phase: Phase
     status: str
@@ -56,6 +63,24 @@ class PhaseFacts:
     outputs: Mapping[str, Output]
     feedback: Feedback | None
     left_out: str | None = None
+    stale_needs: tuple[int, ...] = ()
+    by_program: bool = False
+    lost: tuple[str, ...] = ()
+
+    @property
+    def current_feedback(self) -> Feedback | None:
+        """The feedback on the present attempt."""
+        return self.feedback if self.feedback is not None and self.feedback.attempt == self.attempt else None
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The agents whose outputs are stale."""
+        moved = bool(self.stale_needs)
+        return tuple(
+            agent
+            for agent, output in self.outputs.items()
+            if output.task is not None and (moved or _is_outdated(agent, output, self.current_feedback))
+        )
 
 
 @dataclass(frozen=True)
@@ -69,23 +94,30 @@ class Verdict:
 
 def judge(facts: PhaseFacts) -> Verdict:
     """The first row of the table that applies to a phase."""
-    feedback = facts.feedback if facts.feedback is not None and facts.feedback.attempt == facts.attempt else None
+    feedback = facts.current_feedback
     decision = feedback.decision if feedback is not None else None
     if decision == "rejected":
         return Verdict("rejected")
     if facts.left_out is not None:
         return Verdict("nothing", why=facts.left_out)
-    undone = tuple(agent for agent in facts.phase.agents if not _is_done(facts, agent))
+    undone = tuple(agent for agent in _required(facts) if not _is_done(facts, agent))
     if undone or facts.status != "completed":
-        return _judge_undone(facts, undone, feedback)
+        return _judge_undone(facts, undone)
     if decision == "changes":
         return Verdict("next attempt", facts.phase.agents)
     return _judge_texts(facts, feedback)
 
 
-def _judge_undone(facts: PhaseFacts, undone: tuple[str, ...], feedback: Feedback | None) -> Verdict:
+def _required(facts: PhaseFacts) -> tuple[str, ...]:
+    """The agents whose outputs must be there: all; of a completed phase that a program saved, those on record."""
+    if facts.by_program and facts.status == "completed":
+        return tuple(agent for agent in facts.phase.agents if agent in facts.lost)
+    return facts.phase.agents
+
+
+def _judge_undone(facts: PhaseFacts, undone: tuple[str, ...]) -> Verdict:
     """Agents without a completed output run; where a person has to write first, or all others are done, they wait."""
-    unwritten = tuple(agent for agent in undone if _is_unwritten(agent, facts.outputs.get(agent), feedback))
+    unwritten = tuple(agent for agent in undone if _is_unwritten(facts, agent))
     if unwritten and facts.phase.run == "sequential":
         ahead = undone[: undone.index(unwritten[0])]
     else:
@@ -96,27 +128,28 @@ def _judge_undone(facts: PhaseFacts, undone: tuple[str, ...], feedback: Feedback
 
 
 def _judge_texts(facts: PhaseFacts, feedback: Feedback | None) -> Verdict:
-    stale = {agent: output for agent, output in facts.outputs.items() if is_stale(agent, output, feedback)}
+    stale = {agent: facts.outputs[agent] for agent in facts.stale}
     own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
     if own:
-        return Verdict("run again", own, why=_what_changed(stale))
+        return Verdict("run again", own, why=_what_changed(facts, stale))
     if stale:
-        return Verdict("gate", tuple(stale), why=f"{_what_changed(stale)}, and a person has revised it")
+        return Verdict("gate", tuple(stale), why=f"{_what_changed(facts, stale)}, and a person has revised it")
     if feedback is not None and feedback.decision == "approved":
         texts = {agent: output.text for agent, output in facts.outputs.items()}
         return Verdict("approved") if feedback.texts == texts else Verdict("gate", why="the text has changed since")
-    if feedback is None and facts.phase.review == "none":
+    if feedback is None and (facts.phase.review == "none" or facts.by_program):
         return Verdict("approved", why="no review is asked for")
     return Verdict("gate", why="it waits for review")
 
 
-def _what_changed(stale: Mapping[str, Output]) -> str:
-    """What is new in the ground of stale outputs, each part once."""
+def _what_changed(facts: PhaseFacts, stale: Mapping[str, Output]) -> str:
+    """What is new in the ground of stale outputs, each part once; the needed phases that are stale where nothing is."""
     parts = sorted({part for output in stale.values() for part in output.changed})
+    parts = parts or [f"phase {number} is stale" for number in facts.stale_needs]
     return "what it builds on has changed" + (f" ({'; '.join(parts)})" if parts else "")
 
 
-def is_stale(agent: str, output: Output, feedback: Feedback | None) -> bool:
+def _is_outdated(agent: str, output: Output, feedback: Feedback | None) -> bool:
     """Whether the task an output would get now is neither the one it answered nor one that was accepted for it."""
     if output.task is None or output.due == output.task:
         return False
@@ -137,8 +170,9 @@ def _is_good(output: Output) -> bool:
     return output.status == "completed" or output.revised
 
 
-def _is_unwritten(agent: str, output: Output | None, feedback: Feedback | None) -> bool:
+def _is_unwritten(facts: PhaseFacts, agent: str) -> bool:
     """Whether an output is the page that a person has yet to write on, laid out for the task as it is now."""
+    output = facts.outputs.get(agent)
     if output is None or output.status != "pending" or output.task is None:
         return False
-    return not is_stale(agent, output, feedback)
+    return agent not in facts.stale
