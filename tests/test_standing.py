@@ -286,4 +286,5 @@ def test_retry_on_the_command_line_tells_what_is_left(shipped, tmp_path):
     assert not (session / "phase_6_validation" / "attempts").exists()
     answer = haytham("retry", "6", "--anyway", "--json", cwd=here)
     assert (answer.code, json.loads(answer.out)["phase"]) == (3, 6)
+    assert json.loads(answer.out)["next"].startswith("haytham review 6, or haytham approve 6 --anyway; haytham resume")
     assert list((session / "phase_6_validation").glob("[!cu]*.md"))

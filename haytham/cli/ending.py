@@ -84,7 +84,7 @@ def _next(here: Here, session: Session, outcome: Outcome, failures: list[Failure
     if outcome.status == "waiting" and outcome.agents:  # which a person has to write
         return f"haytham resume{which}"
     if outcome.status == "waiting":
-        return f"haytham review{option}, or haytham approve{option} && haytham resume{which}"
+        return _review(session, number, which, option)
     if outcome.status == "paused":
         return f"haytham resume{which}{raised(session.read())}"
     again = f"haytham retry {number}{which}"
@@ -92,6 +92,22 @@ def _next(here: Here, session: Session, outcome: Outcome, failures: list[Failure
         return again
     mended = f"haytham review {number}{option} && haytham approve {number}{option} && haytham resume{which}"
     return f"{again}, or mend the text in an editor and approve it: {mended}"
+
+
+def _review(session: Session, number: int, which: str, option: str) -> str:
+    """The commands that answer at a gate; of a phase run again on stale needs, what renews those, too."""
+    if _is_next(session, number):
+        return f"haytham review{option}, or haytham approve{option} && haytham resume{which}"
+    approve = f"haytham approve {number} --anyway{option}"
+    return f"haytham review {number}{option}, or {approve}; haytham resume{which} renews what it needs"
+
+
+def _is_next(session: Session, number: int) -> bool:
+    """Whether resume has nothing to do before a phase."""
+    from haytham.session.standing import Standing  # noqa: PLC0415
+
+    place = Standing(session.read()).next
+    return place is not None and place.facts.phase.number == number
 
 
 def _failures(session: Session, outcome: Outcome) -> list[Failure]:

@@ -123,7 +123,7 @@ def _signed(value: Mapping[str, Any]) -> str:
 
 
 def _not_done(place: Place) -> str:
-    if place.facts.status == "completed":
+    if place.facts.lost and place.facts.status == "requires_retry":
         return f"to run again: no output of {', '.join(place.verdict.agents)}"
     failed = [agent for agent, output in place.facts.outputs.items() if output.status == "failed"]
     if failed and not place.verdict.agents:
