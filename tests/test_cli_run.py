@@ -195,6 +195,35 @@ def test_a_dead_runner_is_taken_over(here, running):
     assert process("resume", cwd=here).code == 3
 
 
+def on_another_host(*words):
+    """The words that start a command under another host name."""
+    return ["unshare", "--user", "--map-root-user", "--uts", "sh", "-c", 'hostname c1 && exec "$0" "$@"', *words]
+
+
+def can_rename_the_host():
+    try:
+        return subprocess.run(on_another_host("true"), capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not can_rename_the_host(), reason="nobody may have another host name here")
+def test_a_run_killed_under_another_host_name_locks_nothing(here):
+    """A run in a container names its host while it lives; once it is killed `status`, `doctor` and `resume` go on."""
+    workflow(here, ["one"], model="python:agents_of_mine:slow")
+    words = on_another_host(*command("run", IDEA, "--workflow", "mine", "--no-input"))
+    run = subprocess.Popen(words, cwd=here, env=environment(here), stderr=subprocess.DEVNULL)
+    until((here / "asked").exists)
+    assert "on host c1 since" in process("status", cwd=here).out
+    assert process("doctor", cwd=here).code == 7
+    run.kill()
+    run.communicate()
+    assert "it runs now" not in process("status", cwd=here).out
+    assert process("doctor", cwd=here).code == 0
+    (here / "hurry").touch()
+    assert process("resume", cwd=here).code == 3
+
+
 def test_progress_is_told_beside_the_answer(here):
     """Progress goes to standard error, as plain lines or lines of JSON; the answer with `--json` is one object."""
     answer = process("run", IDEA, "--json", cwd=here)

@@ -24,6 +24,7 @@ from haytham.prompt import prompt
 from haytham.runner import Runner
 from haytham.session.standing import summarize
 from haytham.store import FileStore
+from haytham.store.owner import is_held
 from scripted import WORKFLOW, Desk, called
 from unruly import FOLDER, SEEN, wait_for
 from workers import running, start
@@ -214,15 +215,46 @@ def test_a_dead_owners_lock_is_taken_over(tmp_path, holder):
     assert Desk(tmp_path).resume() == ("waiting", 1)
 
 
-def test_another_hosts_lock_is_never_taken_over(tmp_path):
-    """A note of another host stays, whoever is alive there: this one cannot know."""
-    desk = Desk(tmp_path)
-    note = tmp_path / ".locks" / LOCK / ".runner"
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text("12\nelsewhere\n2026-01-01T00:00:00Z\n", encoding="utf-8")
-    for _ in range(2):
-        with pytest.raises(Running, match="locked by process 12 on host elsewhere since 2026-01-01T00:00:00Z"):
-            desk.resume()
+def rename_host(base):
+    """Let the note beside a run lock name another host."""
+    (note,) = base.rglob(".runner")
+    process, _, *rest = note.read_text(encoding="utf-8").split("\n")
+    note.write_text("\n".join([process, "elsewhere", *rest]), encoding="utf-8")
+
+
+def test_a_dead_owner_under_another_host_name_holds_nobody_up(tmp_path, holder):
+    """A note that a killed run left under another host name locks nothing: the lock itself is free."""
+    rename_host(tmp_path)
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.join()
+    assert FileStore(tmp_path).runner(LOCK) is None
+    assert Desk(tmp_path).resume() == ("waiting", 1)
+
+
+def test_a_living_owner_under_another_host_name_is_named(tmp_path, holder):
+    """A lock that is held is respected, whatever host its note names."""
+    rename_host(tmp_path)
+    assert FileStore(tmp_path).runner(LOCK).host == "elsewhere"
+    with pytest.raises(Running, match=f"locked by process {holder.pid} on host elsewhere since "):
+        Desk(tmp_path).resume()
+
+
+def test_whoever_asks_who_runs_keeps_no_runner_away(tmp_path):
+    """While one process asks again and again who holds the lock, another one still gets it each time."""
+    store = FileStore(tmp_path)
+    with store.run_lock(LOCK):
+        (lock_file,) = tmp_path.rglob(".run")
+    with running(ask_on_and_on, lock_file) as asking:
+        for _ in range(200):
+            with store.run_lock(LOCK):
+                assert is_held(lock_file)
+        assert asking.is_alive()
+
+
+def ask_on_and_on(lock_file):
+    """Ask whether a lock is held, as long as this process lives."""
+    while True:
+        is_held(lock_file)
 
 
 # kill -9.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from haytham import clock
 from haytham.errors import Conflict, InvalidValue, Locked, NotThere, Running
 from haytham.store import disk
-from haytham.store.owner import HOST, NOBODY, read_owner
+from haytham.store.owner import HOST, NOBODY, is_held, read_owner
 from haytham.store.protocol import (
     ABSENT,
     ANY,
@@ -40,6 +40,7 @@ _ALL = ""
 _PATIENCE = 60.0
 _POLL = 0.002
 _FRESH = 2.0
+_PROBE = 0.5  # seconds; longer than anybody takes who only asks whether a run lock is held
 
 
 class _Own(threading.local):
@@ -197,21 +198,18 @@ class FileStore:
     def run_lock(self, name: str) -> Iterator[None]:
         """Hold the lock of a runner, however long it runs; Running, with who holds it, where another one does.
 
-        It is let go when the process dies. One that a process of another host left behind is never taken over.
+        The system releases it when the process dies. The note beside it only tells people who holds it.
         """
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
         note = self._note(name)
         disk.make_folder(note.rpartition("/")[0])
-        lock = FileLock(f"{note.rpartition('/')[0]}/.run", timeout=0)
+        lock = FileLock(self._run_file(name), timeout=_PROBE, poll_interval=_POLL)
         try:
             lock.acquire()
         except Timeout:
             raise Running(name, str(read_owner(note) or NOBODY)) from None
         try:
-            owner = read_owner(note)
-            if owner is not None and not owner.is_here:
-                raise Running(name, str(owner))
             Path(note).write_text(f"{os.getpid()}\n{HOST}\n{clock.now()}\n", encoding="utf-8")
             try:
                 yield
@@ -221,9 +219,12 @@ class FileStore:
             lock.release()
 
     def runner(self, name: str) -> Owner | None:
-        """Who runs now, as far as can be told without taking the lock."""
+        """Return who holds the run lock, or None if it is free; nothing is written."""
         owner = read_owner(self._note(name))
-        return owner if owner is not None and owner.lives else None
+        return owner if owner is not None and is_held(self._run_file(name)) else None
+
+    def _run_file(self, name: str) -> str:
+        return f"{self._root}/{_LOCKS}/{check_key(name)}/.run"
 
     def _note(self, name: str) -> str:
         return f"{self._root}/{_LOCKS}/{check_key(name)}/.runner"

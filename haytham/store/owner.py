@@ -1,8 +1,7 @@
-"""Who holds a run lock, by the note beside it. The lock itself decides; the note is for people. Writes nothing."""
+"""Who holds a run lock: whether it is held is decided by the lock itself, the note beside it is for people only."""
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +16,6 @@ class Owner:
     process: str
     host: str
     since: str
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is, or was, a process of this host."""
-        return self.host == HOST
-
-    @property
-    def lives(self) -> bool:
-        """Whether it may still run: of another host nobody can tell from here."""
-        return not self.is_here or _is_alive(self.process)
 
     def __str__(self) -> str:
         return f"process {self.process} on host {self.host} since {self.since}"
@@ -44,11 +33,29 @@ def read_owner(note: str) -> Owner | None:
     return Owner(process, host, since)
 
 
-def _is_alive(process: str) -> bool:
+def is_held(lock_file: str) -> bool:
+    """Return whether a process holds a lock file, by asking the system for a shared lock for an instant."""
     try:
-        os.kill(int(process), 0)
-    except PermissionError:
+        import fcntl  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return _is_held_exclusively(lock_file)
+    try:
+        with Path(lock_file).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    except (OSError, ValueError):
+    except OSError:  # no such file, or one that may not be read: no lock that anybody could name
         return False
-    return True
+    return False
+
+
+def _is_held_exclusively(lock_file: str) -> bool:
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - only where the system has no shared locks
+
+    try:
+        FileLock(lock_file, timeout=0).acquire().lock.release()
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    return False
