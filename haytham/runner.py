@@ -84,17 +84,22 @@ class Runner:
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             if retry is not None and not anyway:
                 self._check_needs(retry)
-            try:
-                outcome = await self._loop(by, retry)
-            except asyncio.CancelledError:
-                self._events.emit("run_ended", status="stopped", phase=None)
-                raise
-            except Exception as error:
-                self._keeper.after_error(f"the run ended: {type(error).__name__}")
-                self._events.emit("run_ended", status="error", phase=None)
-                raise
-            self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
-            return outcome
+            async with self._events.finished_in_loop():
+                return await self._run(by, retry)
+
+    async def _run(self, by: str | None, retry: int | None) -> Outcome:
+        """Run, and tell how it ended."""
+        try:
+            outcome = await self._loop(by, retry)
+        except asyncio.CancelledError:
+            self._events.emit("run_ended", status="stopped", phase=None)
+            raise
+        except Exception as error:
+            self._keeper.after_error(f"the run ended: {type(error).__name__}")
+            self._events.emit("run_ended", status="error", phase=None)
+            raise
+        self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
+        return outcome
 
     async def _loop(self, by: str | None, retry: int | None) -> Outcome:
         self._gate.finish()
@@ -113,6 +118,7 @@ class Runner:
             standing = self._look(by)
         while True:
             outcome = await self._turn(standing)
+            await self._events.drain()
             if outcome is not None:
                 return outcome
             standing = self._look(by)

@@ -234,6 +234,20 @@ def test_progress_is_told_beside_the_answer(here):
     assert process("resume", cwd=here).err.startswith("phase 2: Market Research\n  market_intelligence: ")
 
 
+def test_a_run_goes_on_where_nobody_reads_its_progress(here):
+    """A run whose standard error was closed (`2>&1 | head`) still ends at its gate."""
+    run = subprocess.Popen(
+        command("run", IDEA, "--no-input"),
+        cwd=here,
+        env=environment(here),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    run.stderr.close()
+    run.stderr = None
+    assert b"waits for review: haytham review" in run.communicate()[0]
+
+
 def test_the_console_script_finds_agents_in_the_folder(here):
     """python:module:function may lie in the folder one works in, however the command is started."""
     script = Path(command()[0]).with_name("haytham")

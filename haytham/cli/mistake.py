@@ -18,8 +18,11 @@ class Warnings(logging.Handler):
     """Warnings of the library, as sentences on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one."""
-        click.echo(f"haytham: {harmless(record.getMessage())}", err=True)
+        """Tell one; where nobody reads them any more, that ends nothing."""
+        try:
+            click.echo(f"haytham: {harmless(record.getMessage())}", err=True)
+        except OSError:
+            self.handleError(record)
 
 
 def tell_mistake(error: Exception) -> int:
