@@ -379,6 +379,51 @@ def test_a_restore_is_refused_while_the_session_runs(session):
     assert text_of(session, 2) == "two"
 
 
+def test_a_rollback_is_refused_while_the_session_runs(session, caplog):
+    """An operation that fails beside a run leaves the documents alone, says what to restore, and that works later."""
+    with session.store.run_lock(session_lock("p", "s")), pytest.raises(Running, match=str(os.getpid())) as refusal:
+        fail_after_writing(session, "half")
+    assert isinstance(refusal.value.__cause__, RuntimeError)
+    assert text_of(session, 2) == "half"
+    before = past(session).latest("pre_operation")
+    assert f"haytham restore {before.id}" in caplog.text
+    past(session).restore(before)
+    assert text_of(session, 2) == "two"
+
+
+def test_a_rollback_holds_the_run_lock(session):
+    """While documents are put back no run can begin; before and afterwards it can."""
+    seen = []
+
+    def probe(_event=None):
+        seen.append(apart(lambda: is_running(session)))
+
+    with pytest.raises(RuntimeError, match="no"):
+        fail_after_writing(session, "half", probe)
+    assert (seen, is_running(session), text_of(session, 2)) == ([False, True], False, "two")
+
+
+def fail_after_writing(session, text, probe=None):
+    """Write something in an operation with rollback, and fail; `probe` is called in it and while it is put back."""
+    history = past(session)
+    if probe is not None:
+        history.events.on("snapshot_restored", probe)
+    with history.operation("x", rollback=True):
+        write(session, 2, text)
+        if probe is not None:
+            probe()
+        raise RuntimeError("no")
+
+
+def is_running(session):
+    """Whether a run would be refused."""
+    try:
+        with session.store.run_lock(session_lock("p", "s")):
+            return False
+    except Running:
+        return True
+
+
 def refused(session):
     """The name of the error that a restore raises."""
     try:

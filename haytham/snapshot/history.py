@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import HaythamError, InvalidValue, NotThere
+from haytham.errors import HaythamError, InvalidValue, NotThere, Running
 from haytham.event import Events
 from haytham.session import Session
 from haytham.session.doctor import FORKED
@@ -18,7 +19,7 @@ from haytham.snapshot.given import check_choice, check_kind, is_due, line, page,
 from haytham.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from haytham.compare import Comparison
@@ -214,7 +215,7 @@ class History:
         with freezing.standing_still(self.session), self._archive.lock():
             merge = Merge(self._archive, self._archive.other(source), phases)
             if merge.numbers:
-                with self.operation(f"merge {source.session_id}", rollback=True):
+                with self._operation(f"merge {source.session_id}", self._put_back):
                     merge.carry_out()
         self.events.emit("merged", session=source.session_id, phases=merge.numbers)
         return merge.numbers
@@ -235,29 +236,47 @@ class History:
     def operation(self, name: str, *, rollback: bool = False) -> Iterator[Snapshot]:
         """Do something that may go wrong: a snapshot before it goes when it went well, and stays when it did not.
 
-        Then a recovery snapshot says how far it came, and with `rollback` the session is made what it was.
+        Then a recovery snapshot says how far it came, and with `rollback` the session is made what it was; Running
+        where a run is at work then, which keeps the session as it is.
         """
+        with self._operation(name, self._roll_back if rollback else None) as before:
+            yield before
+
+    @contextmanager
+    def _operation(self, name: str, put_back: Callable[[Record, Snapshot], None] | None) -> Iterator[Snapshot]:
         before = self.take("pre_operation", metadata={"operation": name})
         self._archive.shielded.add(before.id)  # whatever is let go meanwhile, the way back is not
         try:
             yield before
-        except BaseException:
-            self._after_failure(name, before, rollback=rollback)
+        except BaseException as failure:
+            recovery = self._keep_progress(name, before)
+            if put_back is not None:
+                self._put_back_after(failure, partial(put_back, self._record(before), recovery), before)
             raise
         finally:
             self._archive.shielded.discard(before.id)
         self._remove(before)
 
-    def _after_failure(self, name: str, before: Snapshot, *, rollback: bool) -> None:
-        """Keep how far an operation came, and put the session back where that is wanted, kept or not."""
-        recovery = before
+    def _keep_progress(self, name: str, before: Snapshot) -> Snapshot:
+        """Take a snapshot of how far a failed operation came; return the one before it where that fails."""
         try:
-            recovery = self.take("recovery", metadata={"operation": name, "before": before.id})
+            return self.take("recovery", metadata={"operation": name, "before": before.id})
         except (HaythamError, OSError) as error:
             log.warning("how far %s came could not be kept: %s", name, error)
-        if rollback:
-            with self._archive.lock():
-                self._put_back(self._record(before), recovery)
+            return before
+
+    def _put_back_after(self, failure: BaseException, put_back: Callable[[], None], before: Snapshot) -> None:
+        """Put the session back after a failure; where a run is at work say what to restore later."""
+        try:
+            put_back()
+        except Running as error:
+            log.warning("nothing was rolled back, as a run is at work; later: haytham restore %s", before.id)
+            raise error from failure
+
+    def _roll_back(self, record: Record, recovery: Snapshot) -> None:
+        """Put the session back while no run is at work on it."""
+        with freezing.standing_still(self.session), self._archive.lock():
+            self._put_back(record, recovery)
 
     def pin(self, which: Which) -> Snapshot:
         """Keep a snapshot, whatever the settings say."""
