@@ -34,6 +34,7 @@ from history_workers import (
     tree,
     upset,
     whole,
+    work,
     worked_session,
     write,
 )
@@ -243,6 +244,22 @@ def test_an_unfinished_restore_is_finished_by_the_next_opening(unfinished, way):
     assert tree(place(session), without=left_out) == tree(old, without=left_out)
     assert not (place(session) / "set_aside").exists()
     assert past(session).verify() == []
+
+
+def test_a_restore_that_begins_while_a_session_is_read_is_finished_first(session):
+    """A reader who finds a stage when done reads again: what a half-done restore left is no moment of the session."""
+    work(session, 2, "newer")
+    read, store = [], again(session).store
+
+    def look(reading):
+        statuses = summarize(reading).statuses
+        if not read:
+            leave_unfinished(session, "1")
+        read.append(statuses[2])
+        return statuses
+
+    assert Session(store, "p", "s").read_consistently(look)[2] == "pending"
+    assert read == ["completed", "pending"]
 
 
 def test_what_a_person_wrote_before_a_restore_was_finished_is_set_aside(unfinished, caplog):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
-from haytham import clock
+from haytham import CheckpointManager, clock
+from haytham.checkpoint import checkpoint_manager
+from haytham.errors import InvalidDocument
 from haytham.session import Session
 from haytham.session.standing import summarize
 from haytham.session.summary import decide
-from haytham.store import MemoryStore
+from haytham.store import FileStore, MemoryStore
 from haytham.workflow import shipped_workflow
 
 FACTS = {
@@ -124,3 +128,70 @@ def test_a_closed_session_is_completed_whatever_its_phases_say(session):
     session.change_manifest({"closed": "2024-11-24T10:00:00Z", "version": 1, "requirements": requirements})
     assert summarize(session.read()).status == "completed"
     assert "- Status: completed\n" in session.store.read(session.prefix + "session_manifest.md").decode()
+
+
+# Documents of one moment.
+
+
+class Disturbed(FileStore):
+    """A store in which something happens right after a document was read, as often as it is allowed to."""
+
+    after, act, times = "", None, 0
+
+    def read(self, key, *, limit=None):
+        data = super().read(key, limit=limit)
+        if key.endswith(self.after) and self.act is not None and self.times:
+            self.times -= 1
+            act, self.act = self.act, None
+            act()
+            self.act = act
+        return data
+
+
+@pytest.fixture
+def disturbed(tmp_path):
+    """A session of which a reader can be disturbed."""
+    made = Session(Disturbed(tmp_path), "p", "s")
+    made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="full")
+    for number in (1, 2):
+        made.save_checkpoint(number, {**FACTS, "status": "in_progress"}, [])
+    return made
+
+
+def test_documents_of_two_moments_are_never_combined(disturbed, monkeypatch):
+    """Where phase 1 and then phase 2 are saved while a session is read, phase 2 is never new beside an old phase 1."""
+
+    def save_both():
+        for number in (1, 2):
+            disturbed.save_checkpoint(number, FACTS, [])
+
+    disturbed.store.after, disturbed.store.act, disturbed.store.times = "phase_1_concept/checkpoint.md", save_both, 1
+    monkeypatch.setattr(checkpoint_manager, "FileStore", lambda _base: disturbed.store)
+    statuses = CheckpointManager().load_session("p", "s")["phase_statuses"]
+    assert (disturbed.store.times, statuses[1], statuses[2]) == (0, "completed", "completed")
+
+
+def test_an_error_that_a_change_caused_is_none(disturbed):
+    """A document that cannot be read, and was mended meanwhile, is read again."""
+    key = "p/sessions/s/phase_1_concept/checkpoint.md"
+    sound = disturbed.store.read(key)
+    disturbed.store.write(key, b"half")
+    mend = partial(disturbed.store.write, key, sound)
+    disturbed.store.after, disturbed.store.act, disturbed.store.times = key, mend, 1
+    assert disturbed.read_consistently(summarize).statuses[1] == "in_progress"
+    disturbed.store.write(key, b"half")
+    with pytest.raises(InvalidDocument):
+        disturbed.read_consistently(summarize)
+
+
+def test_a_session_that_never_stands_still_is_read_all_the_same(disturbed):
+    """Reading again is bounded: a document that changes whenever it is read does not keep a reader for ever."""
+    texts = itertools.count()
+
+    def write_on():
+        key = "p/sessions/s/phase_1_concept/checkpoint.md"
+        disturbed.store.write(key, disturbed.store.read(key) + b"\n" * (next(texts) + 1))
+
+    disturbed.store.after, disturbed.store.act, disturbed.store.times = "phase_1_concept/checkpoint.md", write_on, 1000
+    assert disturbed.read_consistently(summarize).statuses[1] == "in_progress"
+    assert disturbed.store.times > 900

@@ -15,6 +15,8 @@ from haytham.workflow import shipped_workflow
 if TYPE_CHECKING:
     import os
 
+    from haytham.session.reading import Reading
+
 
 class CheckpointManager:
     """Creates sessions, saves what happens in their phases, and tells where they stand."""
@@ -123,7 +125,7 @@ class CheckpointManager:
 
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:
         """Where a session stands: what its manifest is the home of, and what follows from its checkpoints."""
-        summary = summarize(self._session(project_id, session_id).read())
+        summary = self._session(project_id, session_id).read_consistently(summarize)
         names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created", "last_updated")
         return {
             **{name: summary.manifest[name] for name in names},
@@ -137,16 +139,19 @@ class CheckpointManager:
         self, project_id: str, session_id: str, phase_nums: list[int] | None = None
     ) -> dict[int, dict[str, str]]:
         """The texts of phases, by phase and agent: of those asked for, else of the completed ones."""
-        reading = self._session(project_id, session_id).read()
         if not isinstance(phase_nums, list | tuple | None):
             raise InvalidValue("phases", phase_nums, "a list of numbers, or None for the completed ones")
-        numbers = summarize(reading).completed_phases if phase_nums is None else phase_nums
-        found = {number: reading.texts(reading.there(number)) for number in numbers}
-        return {number: texts for number, texts in found.items() if texts}
+
+        def outputs(reading: Reading) -> dict[int, dict[str, str]]:
+            numbers = summarize(reading).completed_phases if phase_nums is None else phase_nums
+            found = {number: reading.texts(reading.there(number)) for number in numbers}
+            return {number: texts for number, texts in found.items() if texts}
+
+        return self._session(project_id, session_id).read_consistently(outputs)
 
     def get_approved_phases(self, project_id: str, session_id: str) -> list[int]:
         """The phases a person approved, on the very texts that are there."""
-        return summarize(self._session(project_id, session_id).read()).approved_phases
+        return self._session(project_id, session_id).read_consistently(summarize).approved_phases
 
     def validate_checkpoint(self, project_id: str, session_id: str, phase_num: int) -> tuple[bool, list[str]]:
         """Whether a phase's checkpoint can be read and its outputs are there; else every problem, with its place.

@@ -149,7 +149,7 @@ class Here:
         from haytham.session.standing import summarize  # noqa: PLC0415
 
         try:
-            summary = summarize(self.session(project_id, session_id).read())
+            summary = self.session(project_id, session_id).read_consistently(summarize)
             return Found(project_id, session_id, summary, summary.error)
         except (HaythamError, OSError) as error:
             return Found(project_id, session_id, None, error)

@@ -38,14 +38,17 @@ def status(here: Here, /, session_name: str | None) -> None:
     from haytham.session.layout import session_lock  # noqa: PLC0415
     from haytham.session.standing import Standing, summarize  # noqa: PLC0415
 
+    def look(reading: Reading) -> tuple[Standing, list[Row], str]:
+        standing = Standing(reading)
+        return standing, [_row(standing, place) for place in standing.places], summarize(reading).status
+
     session = here.choose(session_name)
     try:
-        reading = session.read()
-        standing = Standing(reading)
-        rows, state = [_row(standing, place) for place in standing.places], summarize(reading).status
+        standing, rows, state = session.read_consistently(look)
     except HaythamError as error:
         _tell_the_rest(here, session, error)
         raise click.exceptions.Exit(INVALID) from None
+    reading = standing.reading
     owner = here.store.runner(session_lock(session.project_id, session.session_id))
     runner = "" if owner is None else str(owner)
     following = None if runner else _next_step(here, session, standing, state)

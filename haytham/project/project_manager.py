@@ -214,7 +214,7 @@ class ProjectManager:
 
     def _session_status(self, project_id: str, session_id: str) -> str:
         try:
-            return summarize(Session(self._store, project_id, session_id).read()).status
+            return Session(self._store, project_id, session_id).read_consistently(summarize).status
         except (HaythamError, OSError) as error:
             log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
             return "unreadable"

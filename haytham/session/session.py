@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from haytham import clock
 from haytham.document.check import check_text
@@ -23,10 +23,11 @@ from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manife
 from haytham.session.standing import Standing, refusal, summarize
 from haytham.session.state import change_state, read_state
 from haytham.session.summary import Summary, decide
+from haytham.session.tracker import ReadTracker
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from haytham.agent import Task
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from haytham.workflow import Phase, WorkflowFiles
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_TRIES = 8
 
 
 class Session:
@@ -79,6 +83,25 @@ class Session:
         """The session as its files say it is; FileNotFoundError or InvalidDocument where its manifest does not say."""
         self.finish_restore()
         return Reading(self._shelf, self.project_id, self.session_id)
+
+    def read_consistently(self, compute: Callable[[Reading], T]) -> T:
+        """Return what `compute` makes of documents that all stood there at one moment.
+
+        They are read again where one has changed meanwhile; after some tries while the write lock keeps writers away.
+        """
+        for _ in range(_TRIES):
+            self.finish_restore()
+            tracker = ReadTracker(self.store)
+            try:
+                result = compute(Reading(Shelf(cast("SharedStore", tracker)), self.project_id, self.session_id))
+            except (HaythamError, OSError):
+                if not tracker.has_changed():
+                    raise
+                continue
+            if not tracker.has_changed() and not is_unfinished(self.store, self.prefix):
+                return result
+        with self._locked():
+            return compute(self.read())
 
     def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any) -> None:
         """Save how a phase stands, and what its agents did as far as their own files do not say."""
