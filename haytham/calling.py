@@ -15,7 +15,15 @@ from haytham.agent import DEFAULT_MODEL, Reply, ask, find_agent, runs_code
 from haytham.agent_file import INHERIT
 from haytham.agents.human import WaitsForPerson
 from haytham.budget import Amount, Total, added, estimated_tokens, refusal, warning
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, HaythamError, InvalidDocument, NotTrusted
+from haytham.errors import (
+    AgentFailed,
+    BrokenContract,
+    BudgetReached,
+    HaythamError,
+    InvalidDocument,
+    NotTrusted,
+    describe_error,
+)
 from haytham.masking import masked
 from haytham.policy import Limits
 from haytham.prompt import repair_prompt
@@ -145,7 +153,7 @@ class Caller:
                 raise
             except Exception as error:
                 tries = left if getattr(error, "retry", True) else 0
-                said = masked(str(error) or type(error).__name__, self._ways.secrets)
+                said = masked(describe_error(error), self._ways.secrets)
                 self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=tries)
                 if not tries:
                     raise

@@ -6,8 +6,11 @@ is a Problem: collected and returned, or raised with the others.
 
 from __future__ import annotations
 
+import os
 import reprlib
+import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +32,32 @@ def quote(value: object) -> str:
     except (ValueError, RecursionError):
         return f"a value of type {type(value).__name__} too large to show"
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+_LIBRARIES = (Path(os.__file__).parent, Path(__file__).parent)
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+
+
+def describe_error(error: BaseException) -> str:
+    """Return what somebody else's code raised, with its type, file and line; an error of ours says it all itself."""
+    if isinstance(error, HaythamError):
+        return str(error) or type(error).__name__
+    place = _raised_at(error)
+    return f"{type(error).__name__}{f' in {place}' if place else ''}{f': {error}' if str(error) else ''}"
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return file and line of the innermost frame that is neither a library's nor ours; empty if there is none."""
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(file, line) for file, line in frames if file.is_absolute() and not _is_library(file)]
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}, line {line}"
+
+
+def _is_library(file: Path) -> bool:
+    return not _PACKAGES.isdisjoint(file.parts) or any(file.is_relative_to(folder) for folder in _LIBRARIES)
 
 
 @dataclass(frozen=True)

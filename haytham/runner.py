@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument, WorkLeft
+from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument, WorkLeft, describe_error
 from haytham.keeping import Keeper, Kept
 from haytham.masking import masked
 from haytham.session.aside import keep_reply
@@ -384,7 +384,7 @@ def _failed(answer: Answer, error: Exception, secrets: tuple[str, ...]) -> dict[
         "output_tokens": answer.tokens("output_tokens"),
         "tools_used": None,
         "error_type": type(error).__name__,
-        "error_message": masked(_plain(str(error)), secrets) or type(error).__name__,
+        "error_message": masked(_plain(describe_error(error)), secrets),
         "stack_trace": masked(_plain("".join(traceback.format_exception(error))), secrets),
     }
 

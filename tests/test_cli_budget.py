@@ -296,7 +296,7 @@ def test_a_secret_of_the_environment_is_never_told(here, name):
     hidden = "correct-horse-battery"
     words = ("run", IDEA, "--workflow", "mine", "--record", "said")
     answer = haytham(*words, cwd=here, **{"FAKE_API_KEY": hidden, name: hidden})
-    assert (answer.code, "one: 401 for" in answer.out) == (1, True)
+    assert (answer.code, re.search(r"one: \w+ in .*paid\.py, line \d+: 401 for", answer.out) is not None) == (1, True)
     assert hidden not in answer.out + answer.err
     files = [path for path in here.rglob("*") if path.is_file()]
     assert [path for path in files if hidden.encode() in path.read_bytes()] == []

@@ -141,12 +141,17 @@ def test_a_skipped_phase_is_told_and_taken_up_again(here):
 
 
 def test_a_failed_agent_is_named_and_runs_again_alone(here):
-    """One agent of two fails: exit 1 names it with its error, and `retry` asks only that one again."""
+    """One agent of two fails: exit 1 names it, its error, file, line and traceback; only it is asked again."""
     phases = [(1, "Both", "both", ["one", "two"])]
     workflow(here, ["one", "two"], phases=phases, model="python:agents_of_mine:break_once")
     answer = process("run", IDEA, "--workflow", "mine", cwd=here)
     assert answer.code == 1
-    assert "phase 1, Both, failed: two: no such market; try again with: haytham retry 1" in answer.out
+    trace = (session_folder(here) / "phase_1_both" / "two.md").relative_to(here)
+    line = AGENTS.split("\n").index('        raise ValueError("no such market")') + 1
+    error = f"two: ValueError in agents_of_mine.py, line {line}: no such market"
+    assert f"\nphase 1, Both, failed: {error} (traceback: {trace}); try again with: haytham retry 1" in answer.out
+    assert f"  {error}\n" in answer.err
+    assert "Traceback (most recent call last)" in (here / trace).read_text(encoding="utf-8")
     assert "failed: two" in process("status", cwd=here).out
     (here / "mended").touch()
     assert process("retry", "1", cwd=here).code == 3

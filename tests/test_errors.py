@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
 
 import pytest
 
 from haytham import errors
+from haytham.agent import find_agent
 
 ERRORS = [
     (errors.InvalidValue("phase", 9, "1, 2"), ValueError),
@@ -31,3 +34,31 @@ def test_a_message_does_not_flood_the_terminal():
     message = str(errors.InvalidValue("idea", "x" * 10_000, "less"))
     assert len(message) < 200
     assert "(10000 characters)" in message
+
+
+def raised(call):
+    """What a call raises."""
+    with pytest.raises(Exception) as found:  # noqa: PT011 - whatever it is
+        call()
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: {}["start"], "KeyError in {place}: 'start'"),
+        (lambda: json.loads("{"), "JSONDecodeError in {place}: Expecting property name"),
+        (lambda: next(iter(())), "StopIteration in {place}"),
+        (lambda: find_agent("nowhere:"), "model: found 'nowhere:'; allowed: "),
+    ],
+)
+def test_an_error_of_somebody_elses_code_says_what_and_where(call, said):
+    """Type, file and line of the innermost line of their own code, then the message; an error of ours is a sentence."""
+    place = f"{Path(__file__).relative_to(Path.cwd())}, line {call.__code__.co_firstlineno}"
+    assert errors.describe_error(raised(call)).startswith(said.format(place=place))
+
+
+def test_an_error_without_a_place_has_a_type():
+    """An error that was never raised, or raised by a library alone, is told without file and line."""
+    assert errors.describe_error(KeyError("start")) == "KeyError: 'start'"
+    assert errors.describe_error(TimeoutError()) == "TimeoutError"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import socket
 import time
@@ -14,6 +15,7 @@ from dataclasses import replace
 import pytest
 
 import scripted
+import unruly
 from conftest import rounds
 from haytham.agent import Task, find_agent
 from haytham.agent_file import AgentSpec, read_agent
@@ -73,7 +75,8 @@ def test_an_agent_is_asked_again_until_it_answers(tmp_path):
     assert [value[name] for name in ("text", "model", "input_tokens", "output_tokens", "tools_used", "status")] == [
         "At last.", "m", 3, 4, ["search"], "completed"
     ]  # fmt: skip
-    assert [event["error"] for event in desk.events("agent_failed")] == ["the line is busy"] * 2
+    said = [re.sub(r"line \d+", "line N", event["error"]) for event in desk.events("agent_failed")]
+    assert said == [f"OSError in {os.path.relpath(unruly.__file__)}, line N: the line is busy"] * 2
 
 
 def test_what_an_agent_cost_stands_in_the_ledger_and_stays(tmp_path):
@@ -102,14 +105,16 @@ def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
 
 
 def test_a_failure_says_what_and_where(tmp_path):
-    """Error Details have the type, the message and the stack of the last failure; the phase names its agent."""
+    """Error Details have type, file, line, message and stack of the last failure; the phase names its agent."""
     scripted.failing.add("a")
     desk = Desk(tmp_path, ONE)
     assert desk.resume() == ("failed", 1)
     value = output(desk)
-    assert (value["error_type"], value["error_message"], value["text"]) == ("RuntimeError", "a cannot", "")
+    assert (value["error_type"], value["text"]) == ("RuntimeError", "")
+    said = re.sub(r"line \d+", "line N", value["error_message"])
+    assert said == f"RuntimeError in {os.path.relpath(scripted.__file__)}, line N: a cannot"
     assert "in write" in value["stack_trace"]
-    assert desk.session.read().checkpoint(desk.phase(1)).value["errors"] == ["a: a cannot"]
+    assert desk.session.read().checkpoint(desk.phase(1)).value["errors"] == [f"a: {value['error_message']}"]
     assert "\n## Error Details\n" in (desk.folder(1) / "a.md").read_text(encoding="utf-8")
 
 

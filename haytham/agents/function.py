@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from haytham.agent import Reply
-from haytham.errors import AgentFailed, InvalidValue
+from haytham.errors import AgentFailed, InvalidValue, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def open_agent(rest: str) -> Agent:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InvalidValue(
-            "model", model, f"python:module:function of a module that can be imported ({error})"
+            "model", model, f"python:module:function of a module that can be imported ({describe_error(error)})"
         ) from None
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:  # noqa: ARG001 - an agent's signature

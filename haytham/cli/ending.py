@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from haytham import errors
 from haytham.budget import added
 from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
 from haytham.cli.spending import raised, spent_facts, unknown_words
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from haytham.runner import Outcome
     from haytham.session import Session
+    from haytham.session.shelf import Document
 
 _CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
 _MOST_COMPLAINTS = 5
@@ -28,17 +30,22 @@ _MODELS += "or --model python:module:function"
 
 @dataclass(frozen=True)
 class Failure:
-    """An agent that failed: what it said, and what its reply was short of, where it had a contract to keep."""
+    """An agent that failed: what it said, and what its reply was short of, where it had a contract to keep.
+
+    `traceback` is the file that holds the traceback of an error that is not one of ours.
+    """
 
     agent: str
     message: str
     complaints: tuple[str, ...] = ()
+    traceback: str = ""
 
     def __str__(self) -> str:
         more = len(self.complaints) - _MOST_COMPLAINTS
         listed = [one_line(complaint) for complaint in self.complaints[:_MOST_COMPLAINTS]]
         listed += [f"and {more} more"] if more > 0 else []
-        return "\n  ".join([f"{self.agent}: {one_line(self.message)}", *listed])
+        where = f" (traceback: {self.traceback})" if self.traceback else ""
+        return "\n  ".join([f"{self.agent}: {one_line(self.message)}{where}", *listed])
 
 
 def tell_end(here: Here, session: Session, outcome: Outcome) -> int:
@@ -49,7 +56,14 @@ def tell_end(here: Here, session: Session, outcome: Outcome) -> int:
     sentence = _sentence(session, outcome, failures) + (f": {following}" if following else "")
     ids = {"project": session.project_id, "session": session.session_id}
     came = {"status": outcome.status, "phase": number, "agents": list(outcome.agents), "why": outcome.why}
-    facts = {**ids, **came, "errors": _errors(failures), "next": following, **spent_facts(session.read())}
+    facts = {
+        **ids,
+        **came,
+        "errors": _errors(failures),
+        "tracebacks": _tracebacks(failures),
+        "next": following,
+        **spent_facts(session.read()),
+    }
     here.answer("run", facts, harmless(sentence))
     return _CODES.get(outcome.status, ERROR)
 
@@ -115,18 +129,28 @@ def _failures(session: Session, outcome: Outcome) -> list[Failure]:
     if outcome.status != "failed" or outcome.phase is None:
         return []
     outputs = session.read().outputs(outcome.phase)
-    return [_failure(name, outputs[name].value) for name in outcome.agents if name in outputs]
+    return [_failure(name, outputs[name]) for name in outcome.agents if name in outputs]
 
 
-def _failure(agent: str, output: Any) -> Failure:
-    first, *rest = str(output.get("error_message") or "failed").strip().split("\n")
-    is_broken = output.get("error_type") == "BrokenContract"
-    complaints = tuple(line.strip() for line in rest if line.strip()) if is_broken else ()
-    return Failure(agent, first, complaints)
+def _failure(agent: str, output: Document) -> Failure:
+    first, *rest = str(output.value.get("error_message") or "failed").strip().split("\n")
+    kind = str(output.value.get("error_type"))
+    complaints = tuple(line.strip() for line in rest if line.strip()) if kind == "BrokenContract" else ()
+    return Failure(agent, first, complaints, "" if _is_ours(kind) else f"{Here.base}/{output.key}")
+
+
+def _is_ours(error_type: str) -> bool:
+    """Return whether an error is one that Haytham raises on purpose, by the name of its class."""
+    found = getattr(errors, error_type, None)
+    return isinstance(found, type) and issubclass(found, errors.HaythamError)
 
 
 def _errors(failures: Iterable[Failure]) -> list[str]:
     return ["\n  ".join([f"{one.agent}: {one.message}", *one.complaints]) for one in failures]
+
+
+def _tracebacks(failures: Iterable[Failure]) -> dict[str, str]:
+    return {one.agent: one.traceback for one in failures if one.traceback}
 
 
 def one_line(text: str) -> str:
