@@ -27,8 +27,10 @@ from haytham.errors import (
 from haytham.masking import masked
 from haytham.policy import Limits
 from haytham.prompt import repair_prompt
+from haytham.session.layout import EVENTS
 from haytham.session.spend import Call, Refusal, Spend
 from haytham.session.state import EMPTY, changed
+from haytham.store.memory import MemoryStore
 
 if TYPE_CHECKING:
     from haytham.agent import Agent, Task
@@ -90,9 +92,20 @@ class Caller:
         self._session, self._events = session, events
         self._may_run_code = may_run_code
         self._ways = ways
-        self._spend = Spend(session.store, session.prefix)
         self._limits, self._before = Limits(), Total()
         self._taken: dict[str, Amount] = {}
+
+    def follow(self) -> bool:
+        """Follow a session's folder that was renamed; return whether it is there."""
+        if not self._session.follow():
+            return False
+        self._events.relocate(self._session.prefix + EVENTS)
+        return True
+
+    @property
+    def _spend(self) -> Spend:
+        """The spend file of the session, wherever that is now; what is spent in one that is gone is not kept."""
+        return Spend(self._session.store if self.follow() else MemoryStore(), self._session.prefix)
 
     def begin(self) -> None:
         """Read what may be spent and what was; call it when a run starts."""

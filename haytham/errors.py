@@ -167,6 +167,18 @@ class NotThere(HaythamError, FileNotFoundError):
         super().__init__(f"{what} is not there: no {where}" + (f"; {hint}" if hint else ""))
 
 
+class SessionMoved(HaythamError, FileNotFoundError):
+    """A session's folder was renamed or removed while a run was at work on it."""
+
+    def __init__(self, folder: str, found: str | None, kept: Sequence[str]) -> None:
+        self.folder, self.found, self.kept = folder, found, tuple(kept)
+        what = "moved away or deleted" if found is None else f"renamed to {found}"
+        stored = "" if found is None else "; replies were stored there"
+        aside = f"; replies were kept in {', '.join(kept)}" if kept else ""
+        back = "put it back" if found is None else "rename it back"
+        super().__init__(f"{folder} was {what} during the run{stored}{aside}; {back}, then: haytham resume")
+
+
 class Conflict(HaythamError, RuntimeError):
     """A write found other bytes than it expected: somebody else wrote in between, and their bytes were kept."""
 

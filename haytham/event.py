@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable
 
-    from haytham.store.protocol import Store
+    from haytham.store.protocol import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Events:
     waits for that), else before `emit` returns.
     """
 
-    def __init__(self, store: Store | None = None, key: str = "") -> None:
+    def __init__(self, store: SharedStore | None = None, key: str = "") -> None:
         self._store, self._key = store, key
         self._handlers: list[tuple[str, Callable[[Event], object]]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -58,10 +58,14 @@ class Events:
         """Listen to events of a name, or to every one (`*`); the handler is a function or an async one."""
         self._handlers.append((name, handler))
 
+    def relocate(self, key: str) -> None:
+        """Append to another file from now on: the session's folder was renamed."""
+        self._key = key
+
     def emit(self, name: str, /, *, keep: bool = True, **facts: Any) -> None:
-        """Tell that something happened; without `keep`, only those who listen now."""
+        """Tell that something happened; without `keep`, or once the session's folder is gone, only those who listen."""
         event = Event(name, clock.now(), facts)
-        if keep and self._store is not None:
+        if keep and self._store is not None and self._store.holds(self._key.rpartition("/")[0] + "/"):
             self._store.append(self._key, event.line())
         calls = [_Call(handler, event) for wanted, handler in self._handlers if wanted in (name, EVERY)]
         unfinished = [call for call in calls if call.start()]

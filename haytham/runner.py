@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
-from haytham.errors import AgentFailed, BrokenContract, BudgetReached, InvalidDocument, WorkLeft, describe_error
+from haytham.errors import (
+    AgentFailed,
+    BrokenContract,
+    BudgetReached,
+    HaythamError,
+    InvalidDocument,
+    SessionMoved,
+    WorkLeft,
+    describe_error,
+)
 from haytham.keeping import Keeper, Kept
 from haytham.masking import masked
 from haytham.session.aside import keep_reply
 from haytham.session.gate import Gate
-from haytham.session.layout import session_lock
+from haytham.session.layout import session_lock, session_prefix
 from haytham.session.page import UNWRITTEN, files, settle
 from haytham.session.standing import Standing
 from haytham.session.state import InvalidState
@@ -75,6 +84,8 @@ class Runner:
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
         self._refused: set[tuple[int, str]] = set()
+        self._kept_aside: list[str] = []
+        self._unstored: list[Exception] = []
 
     async def run(self, *, by: str | None = None, retry: int | None = None, anyway: bool = False) -> Outcome:
         """Go on until the session is completed, rejected, failed, or waits for a person.
@@ -89,14 +100,19 @@ class Runner:
 
     async def _run(self, by: str | None, retry: int | None) -> Outcome:
         """Run, and tell how it ended."""
+        self._kept_aside, self._unstored = [], []
         try:
             outcome = await self._loop(by, retry)
         except asyncio.CancelledError:
             self._events.emit("run_ended", status="stopped", phase=None)
             raise
         except Exception as error:
-            self._keeper.after_error(f"the run ended: {type(error).__name__}")
+            moved = self._moved()
+            if moved is None:
+                self._keeper.after_error(f"the run ended: {type(error).__name__}")
             self._events.emit("run_ended", status="error", phase=None)
+            if moved is not None and not isinstance(error, SessionMoved):
+                raise moved from error
             raise
         self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
         return outcome
@@ -224,6 +240,7 @@ class Runner:
             came = await self._one_by_one(standing, phase, place.verdict.agents)
         else:
             came = await self._side_by_side(standing, phase, place.verdict.agents)
+        self._check_stored()
         refused = tuple(name for name, how in came.items() if how == "refused")
         failed = tuple(name for name, how in came.items() if how == "failed")
         if refused:
@@ -244,7 +261,7 @@ class Runner:
             if name not in standing.place(phase.number).verdict.agents:
                 continue
             came[name] = await self._run_agent(*self._asked(standing, phase, name))
-            if came[name] != "done":
+            if came[name] != "done" or self._unstored or not self._session.is_in_place:
                 break
             standing = Standing(self._session.read())
         return came
@@ -327,7 +344,8 @@ class Runner:
             self._costs[task.phase, task.agent] = answer.reply.cost if answer.is_free else answer.cost
             tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
             self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
-            self._keeper.after_agent(task.phase, task.agent, wanted=spec.runtime.get("checkpoint"))
+            if self._session.is_in_place:
+                self._keeper.after_agent(task.phase, task.agent, wanted=spec.runtime.get("checkpoint"))
         return "done"
 
     def _fail(self, task: Task, answer: Answer, seconds: float) -> Came:
@@ -336,7 +354,8 @@ class Runner:
         said = str(getattr(error, "text", ""))
         stored = self._store(task, _failed(answer, error, self._secrets), masked(_plain(said), self._secrets), seconds)
         self._costs[task.phase, task.agent] = answer.cost
-        self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
+        if self._session.is_in_place:
+            self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
         if isinstance(error, BrokenContract) and error.by_budget:
             return "refused"
         return "failed" if stored else "done"
@@ -344,17 +363,45 @@ class Runner:
     def _store(
         self, task: Task, facts: dict[str, Any], text: str, duration: float, *, state: Mapping[str, Any] | None = None
     ) -> bool:
-        """Store how an agent came out; whether it was: a person may have written in its place meanwhile."""
+        """Store how an agent came out; return whether that was done.
+
+        A person may have written in its place, or its place may be gone: then the text is kept aside. An error ends
+        the run once all agents of the phase have answered.
+        """
         facts = {"task": task.digest, "duration": round(duration, 3), **facts}
+        self._caller.follow()
+        why = "a person has written there"
         try:
             stored = self._gate.store_output(task, facts, text, state)
+        except InvalidState:
+            raise
         except InvalidDocument:  # told when the phase is saved, once all others have answered
             stored = False
+        except (HaythamError, OSError) as error:
+            stored, why = False, str(error)
+            self._unstored.append(error)
         if not stored and text:
             kept = keep_reply(self._session, task.phase, task.agent, text)
-            why = f"a person has written there; it is kept in {kept}"
-            self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why=why)
+            self._kept_aside.append(kept)
+            self._events.emit(
+                "reply_not_stored", phase=task.phase, agent=task.agent, why=f"{why}; it is kept in {kept}"
+            )
         return stored
+
+    def _check_stored(self) -> None:
+        """End the run where the session is no longer in its place, or a reply could not be stored."""
+        moved = self._moved()
+        if moved is not None:
+            raise moved
+        if self._unstored:
+            raise self._unstored[0]
+
+    def _moved(self) -> SessionMoved | None:
+        """Return what to raise where the session's folder was renamed or removed; None while it is in its place."""
+        if self._session.is_in_place:
+            return None
+        place = session_prefix(self._session.project_id, self._session.session_id)
+        return SessionMoved(place, self._session.prefix if self._caller.follow() else None, self._kept_aside)
 
 
 def _is_presented(place: Place) -> bool:

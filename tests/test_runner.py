@@ -20,7 +20,7 @@ from conftest import rounds
 from haytham.agent import Task, find_agent
 from haytham.agent_file import AgentSpec, read_agent
 from haytham.calling import Ways
-from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running
+from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running, SessionMoved
 from haytham.event import Events
 from haytham.prompt import prompt
 from haytham.runner import Runner
@@ -183,6 +183,72 @@ def test_each_output_is_stored_the_moment_it_is_there(tmp_path):
     FOLDER[:] = [desk.folder(1)]
     assert desk.resume() == ("waiting", 1)
     assert SEEN == [True]
+
+
+# A folder that is renamed or removed while agents are at work.
+
+
+def move_during_run(desk, old, new):
+    """Run a session of which an agent moves a folder; return the error that ends the run."""
+    FOLDER[:] = [old, new]
+    with pytest.raises(SessionMoved) as error:
+        desk.resume()
+    assert sorted(SEEN) == ["b", "c"]
+    assert not old.exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"), [("p/sessions/s", "p/sessions/t", "p/sessions/t"), ("p", "q", "q/sessions/s")]
+)
+def test_a_reply_is_stored_in_a_renamed_folder(tmp_path, old, new, place):
+    """Where a session or its project is renamed, replies, money and events go there, and no ghost folder is left."""
+    desk, old, new = desk_with(tmp_path, "move_folder", TWO, retries=0), tmp_path / old, tmp_path / new
+    assert f"p/sessions/s/ was renamed to {place}/ during the run" in move_during_run(desk, old, new)
+    place = tmp_path / place
+    assert "b answers." in (place / "phase_1_one/b.md").read_text(encoding="utf-8")
+    assert (place / "spend.jsonl").read_text(encoding="utf-8").count('"event": "settled"') == 2
+    assert '"event": "run_ended"' in (place / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    new.rename(old)
+    assert desk.resume() == ("waiting", 1)
+    assert (desk.text(1, "b"), desk.text(1, "c"), len(SEEN)) == ("b answers.", "c answers.", 2)
+
+
+@pytest.mark.parametrize(("gone", "kept"), [("p/sessions/s", "p/set_aside"), ("p", "set_aside")])
+def test_a_reply_to_a_session_that_is_gone_is_kept_aside(tmp_path, gone, kept):
+    """Where a session's folder cannot be found, each reply is kept in a file that the error names; no ghost is left."""
+    desk = desk_with(tmp_path / "projects", "move_folder", TWO, retries=0)
+    said = move_during_run(desk, tmp_path / "projects" / gone, tmp_path / "away")
+    files = sorted((tmp_path / "projects" / kept).rglob("*.md"))
+    assert sorted(path.read_text(encoding="utf-8") for path in files) == ["b answers.", "c answers."]
+    assert all(str(path.relative_to(tmp_path / "projects")) in said for path in files)
+    assert "p/sessions/s/ was moved away or deleted during the run" in said
+
+
+@pytest.mark.parametrize("gone", ["session_manifest.md", "phase_1_one"])
+def test_a_reply_that_has_no_place_is_kept_in_the_session(tmp_path, gone):
+    """Where a session has lost its manifest or a phase its folder, all replies are kept before the run ends."""
+    desk = desk_with(tmp_path / "projects", "move_folder", TWO, retries=0)
+    folder = desk.folder(1).parent
+    FOLDER[:] = [folder / gone, tmp_path / "away"]
+    with pytest.raises(FileNotFoundError, match=gone):
+        desk.resume()
+    texts = [path.read_text(encoding="utf-8") for path in (folder / "set_aside").rglob("*.md")]
+    assert sorted(texts) == ["b answers.", "c answers."]
+    (tmp_path / "away").rename(folder / gone)
+    whys = [event["why"] for event in desk.events("reply_not_stored")]
+    assert len([why for why in whys if "it is kept in p/sessions/s/set_aside/" in why]) == 2
+
+
+def test_a_session_that_is_renamed_between_two_phases_ends_the_run(tmp_path):
+    """The run ends with where the session is now, and leaves nothing in its old place."""
+    desk = Desk(tmp_path)
+    folder = desk.folder(1).parent
+    events = Events(desk.session.store, desk.session.prefix + "events.jsonl")
+    events.on("decision", lambda _: folder.rename(folder.with_name("t")))
+    with pytest.raises(SessionMoved, match="was renamed to p/sessions/t/ during the run"):
+        asyncio.run(Runner(desk.session, events, may_run_code=True, approve_as="ann").run())
+    assert (called(), folder.exists()) == (["a"], False)
 
 
 # Two runners.

@@ -74,6 +74,16 @@ def one_then_other(task):
     return task.agent
 
 
+def move_folder(task):
+    """`a` and `b` move a folder to another place; the others answer once it is there."""
+    old, new = FOLDER
+    if task.agent in "ab":
+        old.rename(new)
+    wait_for(new.exists)
+    SEEN.append(task.agent)
+    return Reply(f"{task.agent} answers.", model="m", input_tokens=3, output_tokens=4, cost=0.25)
+
+
 def wait_for(is_so, seconds=20):
     """Whether something comes true within some time."""
     end = time.monotonic() + seconds

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from haytham.errors import HaythamError, InvalidValue
 from haytham.session import layout
 from haytham.store.protocol import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from haytham.session.reading import Reading
     from haytham.session.session import Session
+    from haytham.session.shelf import Shelf
     from haytham.store.protocol import SharedStore
     from haytham.workflow import Phase
 
@@ -40,11 +45,51 @@ def set_aside(store: SharedStore, prefix: str, names: list[str]) -> list[str]:
 
 
 def keep_reply(session: Session, number: int, agent: str, text: str) -> str:
-    """Keep an answer that could not be stored in its place, as something of a person's lies there; where it is now."""
-    reading = session.read()
-    folder = layout.phase_folder(reading.phase(number))
-    with session.store.lock(layout.session_lock(session.project_id, session.session_id)):
-        aside = layout.next_set_aside(session.store.keys(session.prefix + layout.SET_ASIDE))
-        path = f"{aside}{folder}/{layout.output_file(agent)}"
-        session.store.write(session.prefix + path, text.encode(), expect=ABSENT)
-    return path
+    """Keep an answer that could not be stored in its place; return its key.
+
+    In the session; where that is gone, in its project or in the workspace.
+    """
+    store, home = session.store, _home(session)
+    folder = _phase_folder(session, number)
+    if home != session.prefix:
+        folder = f"{session.session_id}/{folder}"
+    with store.lock(layout.session_lock(session.project_id, session.session_id)):
+        aside = layout.next_set_aside([f"/{key}" for key in store.keys(home + layout.SET_ASIDE)])
+        key = f"{home}{aside}{folder}/{layout.output_file(agent)}"
+        store.write(key, text.encode(), expect=ABSENT)
+    return key
+
+
+def _home(session: Session) -> str:
+    """The folder to keep something in: of the session, else of its project, else of the workspace."""
+    folders = (session.prefix, f"{session.project_id}/")
+    return next((folder for folder in folders if session.store.holds(folder)), "")
+
+
+def _phase_folder(session: Session, number: int) -> str:
+    try:
+        return layout.phase_folder(session.read().phase(number))
+    except (HaythamError, OSError):  # nothing says what the phase is called
+        return f"phase_{number}"
+
+
+def find_renamed(shelf: Shelf, project_id: str, session_id: str) -> str | None:
+    """Return the only session folder whose manifest has these ids, whatever its name; None if there is no such one."""
+    found = [prefix for prefix in _session_prefixes(shelf.store) if _ids(shelf, prefix) == (project_id, session_id)]
+    return found[0] if len(found) == 1 else None
+
+
+def _session_prefixes(store: SharedStore) -> Iterator[str]:
+    """The folders of all sessions of all projects; one whose name no key can have is passed over."""
+    for project in store.folders():
+        with suppress(InvalidValue):
+            yield from (layout.session_prefix(project, name) for name in store.folders(layout.sessions_prefix(project)))
+
+
+def _ids(shelf: Shelf, prefix: str) -> tuple[str, str] | None:
+    """The ids of project and session that a manifest says; None where it cannot be read."""
+    try:
+        manifest = shelf.read("session_manifest", prefix + layout.MANIFEST).value
+    except (HaythamError, OSError):
+        return None
+    return manifest["project_id"], manifest["session_id"]

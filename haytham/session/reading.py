@@ -46,12 +46,12 @@ class OutputFacts:
 class Reading:
     """A session's documents, each read once, when it is first asked for; made anew for each call."""
 
-    def __init__(self, shelf: Shelf, project_id: str, session_id: str) -> None:
-        self.prefix = layout.session_prefix(project_id, session_id)
+    def __init__(self, shelf: Shelf, project_id: str, session_id: str, prefix: str) -> None:
+        self.prefix = prefix
         self._shelf = shelf
         self._found: dict[str, Document | None] = {}
         self._content: dict[int, dict[str, OutputFacts]] = {}
-        self._project_id = project_id
+        self._project = prefix.partition("/")[0]
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read("session_manifest", self.prefix + layout.MANIFEST, what)
         check_place(self.manifest, "project_id", project_id)
@@ -88,7 +88,7 @@ class Reading:
 
     @property
     def _workflow_prefix(self) -> str:
-        return layout.workflow_prefix(self._project_id, self.manifest.value["workflow"])
+        return layout.workflow_prefix(self._project, self.manifest.value["workflow"])
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
@@ -288,7 +288,7 @@ class Reading:
     @cached_property
     def idea(self) -> str:
         """The idea of the project that the session belongs to; empty for a session without a project."""
-        found = self._shelf.find("project", layout.project_key(self._project_id))
+        found = self._shelf.find("project", layout.project_key(self._project))
         return "" if found is None else str(found.value["startup_idea"])
 
     @cached_property

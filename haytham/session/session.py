@@ -14,7 +14,7 @@ from haytham import clock
 from haytham.document.check import check_text
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
-from haytham.session.aside import set_aside, unowned
+from haytham.session.aside import find_renamed, set_aside, unowned
 from haytham.session.names import check_agent_name, check_id, title
 from haytham.session.reading import Reading
 from haytham.session.restoring import finish, is_unfinished
@@ -79,10 +79,23 @@ class Session:
         """Whether the session is there: whether it has a manifest."""
         return self._shelf.find("session_manifest", self.prefix + layout.MANIFEST) is not None
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the session's folder is where its ids say."""
+        place = layout.session_prefix(self.project_id, self.session_id)
+        return self.prefix == place and self.store.holds(place)
+
+    def follow(self) -> bool:
+        """Find the session's folder by its id where it was renamed, and use that; return whether there is one."""
+        if self.store.is_plain(self.prefix + layout.MANIFEST):
+            return True
+        self.prefix = find_renamed(self._shelf, self.project_id, self.session_id) or self.prefix
+        return self.store.holds(self.prefix)
+
     def read(self) -> Reading:
         """The session as its files say it is; FileNotFoundError or InvalidDocument where its manifest does not say."""
         self.finish_restore()
-        return Reading(self._shelf, self.project_id, self.session_id)
+        return Reading(self._shelf, self.project_id, self.session_id, self.prefix)
 
     def read_consistently(self, compute: Callable[[Reading], T]) -> T:
         """Return what `compute` makes of documents that all stood there at one moment.
@@ -93,7 +106,8 @@ class Session:
             self.finish_restore()
             tracker = ReadTracker(self.store)
             try:
-                result = compute(Reading(Shelf(cast("SharedStore", tracker)), self.project_id, self.session_id))
+                shelf = Shelf(cast("SharedStore", tracker))
+                result = compute(Reading(shelf, self.project_id, self.session_id, self.prefix))
             except (HaythamError, OSError):
                 if not tracker.has_changed():
                     raise
