@@ -14,6 +14,7 @@ from haytham.text import text_digest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from importlib.metadata import EntryPoint
 
     from haytham.agent_file import AgentSpec
 
@@ -28,6 +29,7 @@ _ADAPTERS = {
     "command": "haytham.agents.command",
     "replay": "haytham.agents.replay",
 }
+_PROVIDERS = "haytham.agents.llm"
 _MOST = 10**15
 _PATIENCE = 5.0
 
@@ -198,35 +200,68 @@ class Agent(Protocol):
         """Do the work."""
 
 
+@dataclass(frozen=True)
+class Adapter:
+    """Opens the agents of one kind, and declares what calls of them are.
+
+    `is_free`: a call costs nothing and is not counted. `reserves`: what a call may take is reserved before it is made;
+    without that only what the reply reports counts. `runs_code`: an agent is code of this machine, and needs trust.
+    """
+
+    opener: Callable[[str], Agent]
+    is_free: bool = False
+    reserves: bool = True
+    runs_code: bool = True
+
+    def __call__(self, rest: str) -> Agent:
+        """Open the agent that the words after the colon name."""
+        return self.opener(rest)
+
+
+def adapter(
+    *, is_free: bool = False, reserves: bool = True, runs_code: bool = True
+) -> Callable[[Callable[[str], Agent]], Adapter]:
+    """Declare what the agents are that a function opens."""
+    return lambda opener: Adapter(opener, is_free=is_free, reserves=reserves, runs_code=runs_code)
+
+
+def find_adapter(model: str) -> Adapter:
+    """Return the adapter for a model string, imported when it is asked for; one that declares nothing is not free."""
+    kind = model.partition(":")[0]
+    entry_point = None if kind in _ADAPTERS else _entry_point(kind)
+    found = _own_adapter(kind) if entry_point is None else entry_point.load()
+    return found if isinstance(found, Adapter) else Adapter(found)
+
+
 def find_agent(model: str) -> Agent:
     """The agent that a model string names; imported when it is named."""
     kind, colon, rest = model.partition(":")
-    if kind in _ADAPTERS:
-        agent: Agent = import_module(_ADAPTERS[kind]).open_agent(rest)
-        return agent
-    installed = _installed(kind)
-    if installed is not None:
-        return installed(rest)
-    if not colon or not kind or not rest:
+    is_named = kind in _ADAPTERS or _entry_point(kind) is not None
+    if not is_named and not (colon and kind and rest):
         raise InvalidValue("model", model, "worksheet, human, python:…, command:…, replay:DIR, or provider:model")
-    made: Agent = import_module("haytham.agents.llm").open_agent(model)
-    return made
+    return find_adapter(model)(rest if is_named else model)
 
 
-def _installed(kind: str) -> Callable[[str], Agent] | None:
-    """What somebody else's package gives for a kind of agent, by the entry point it names."""
+def _own_adapter(kind: str) -> Adapter:
+    """Return the adapter of a kind of ours; every other kind is a provider of language models."""
+    found: Adapter = import_module(_ADAPTERS.get(kind, _PROVIDERS)).open_agent
+    return found
+
+
+def _entry_point(kind: str) -> EntryPoint | None:
+    """Return what another package registers for a kind of agent, without importing it."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - only where no kind of ours is named
 
-    for found in entry_points(group=ENTRY_POINTS, name=kind):
-        opener: Callable[[str], Agent] = found.load()
-        return opener
-    return None
+    return next(iter(entry_points(group=ENTRY_POINTS, name=kind)), None)
 
 
 def runs_code(model: str) -> bool:
-    """Whether a model string names code of this machine, which a session from elsewhere must not start."""
+    """Whether a model string names code of this machine, which a session from elsewhere must not start.
+
+    What another package registers is such code by itself: it is not imported to find that out.
+    """
     kind = model.partition(":")[0]
-    return kind in ("python", "command") or (kind not in _ADAPTERS and _installed(kind) is not None)
+    return _own_adapter(kind).runs_code if kind in _ADAPTERS else _entry_point(kind) is not None
 
 
 async def ask(agent: Agent, task: Task, spec: AgentSpec) -> Reply:

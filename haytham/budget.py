@@ -62,23 +62,38 @@ def added(amounts: Iterable[Amount]) -> Total:
 def refusal(limits: Limits, spent: Total, estimate: Amount) -> str | None:
     """Why a call must not be made, with the numbers; None where it may.
 
-    A call whose price is unknown is held to the limit of tokens, and to what is left of the money at all.
+    A call whose price is unknown is held to the limit of tokens, and to what is left of the money at all. One for which
+    nothing is reserved is refused once a limit is reached. A free one is never refused.
     """
-    after = spent.plus(estimate)
-    if limits.max_tokens is not None and after.tokens > limits.max_tokens:
+    if estimate == Amount():
+        return None
+    return _token_refusal(limits.max_tokens, spent, estimate) or _cost_refusal(limits.max_cost, spent, estimate)
+
+
+def _token_refusal(limit: int | None, spent: Total, estimate: Amount) -> str | None:
+    if limit is None:
+        return None
+    if not estimate.tokens and spent.tokens >= limit:
+        how = "is" if spent.tokens == limit else "is past"
+        return f"{spent.tokens:,} tokens are spent, which {how} the limit of {limit:,}"
+    if spent.tokens + estimate.tokens > limit:
         return (
             f"{spent.tokens:,} tokens are spent and the next call may take {estimate.tokens:,}, "
-            f"which is past the limit of {limits.max_tokens:,}"
+            f"which is past the limit of {limit:,}"
         )
-    if limits.max_cost is None:
+    return None
+
+
+def _cost_refusal(limit: float | None, spent: Total, estimate: Amount) -> str | None:
+    if limit is None:
         return None
-    if estimate.cost is None and spent.cost >= limits.max_cost:
-        how = "is" if spent.cost == limits.max_cost else "is past"
-        return f"{money(spent.cost)} are spent, which {how} the limit of {money(limits.max_cost)}"
-    if estimate.cost is not None and after.cost > limits.max_cost:
+    if estimate.cost is None and spent.cost >= limit:
+        how = "is" if spent.cost == limit else "is past"
+        return f"{money(spent.cost)} are spent, which {how} the limit of {money(limit)}"
+    if estimate.cost is not None and spent.plus(estimate).cost > limit:
         return (
             f"{money(spent.cost)} are spent and the next call may cost {money(estimate.cost)}, "
-            f"which is past the limit of {money(limits.max_cost)}"
+            f"which is past the limit of {money(limit)}"
         )
     return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.agent import DEFAULT_MODEL, Reply, ask, find_agent, runs_code
+from haytham.agent import DEFAULT_MODEL, Reply, ask, find_adapter, find_agent, runs_code
 from haytham.agent_file import INHERIT
 from haytham.agents.human import WaitsForPerson
 from haytham.budget import Amount, Total, added, estimated_tokens, refusal, warning
@@ -33,7 +33,7 @@ from haytham.session.state import EMPTY, changed
 from haytham.store.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from haytham.agent import Agent, Task
+    from haytham.agent import Adapter, Agent, Task
     from haytham.agent_file import AgentSpec
     from haytham.event import Events
     from haytham.recording import Recorder
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_FAILURE = (NotTrusted, BudgetReached, WaitsForPerson)
-_FREE = frozenset({"worksheet", "human", "replay"})
 
 
 @dataclass(frozen=True)
@@ -60,24 +59,42 @@ class Ways:
     backoff: float = 0.5
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A reply that was paid for, what its contract finds wrong with it, and how often it was sent back for that."""
+
+    reply: Reply
+    complaints: list[str]
+    repairs: int = 0
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A model as it is called: its name, what its adapter declares, and the agent that answers."""
+
+    model: str
+    adapter: Adapter
+    agent: Agent
+
+
 @dataclass
 class Answer:
-    """What came of asking an agent: a reply or an error, and what all calls for it took together."""
+    """What came of asking an agent: a reply or an error, and what all calls for it took together.
+
+    `draft` is the newest reply, kept while it is being repaired; `is_free` whether the model asked last costs nothing.
+    """
 
     reply: Reply | None = None
     error: Exception | None = None
     model: str | None = None
     calls: list[Call] = field(default_factory=list)
+    draft: Draft | None = None
+    is_free: bool = False
 
     def tokens(self, name: str) -> int | None:
         """Input or output tokens of all calls; None where no call tells."""
         known = [count for call in self.calls if (count := getattr(call, name)) is not None]
         return sum(known) if known else None
-
-    @property
-    def is_free(self) -> bool:
-        """Whether the agent that answered is one of those that cost nothing."""
-        return self.model is not None and _kind(self.model) in _FREE
 
     @property
     def cost(self) -> float | None:
@@ -139,6 +156,8 @@ class Caller:
                 answer.error = error
             else:
                 break
+        if answer.draft is not None and answer.error is not None and not isinstance(answer.error, BrokenContract):
+            answer.error = _not_repaired(answer.draft, answer.error)
         return answer
 
     def _models(self, spec: AgentSpec) -> list[str]:
@@ -156,12 +175,13 @@ class Caller:
             raise NotTrusted(agent, model)
 
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
-        """Ask one model, again where that may help."""
+        """Ask one model, again where that may help; a call that is tried again is the one that failed."""
         self._check_trusted(task.agent, model)
-        agent = find_agent(model)
+        target = _Target(model, find_adapter(model), find_agent(model))
+        answer.is_free = target.adapter.is_free
         for left in range(spec.retries, -1, -1):
             try:
-                return await self._kept(agent, model, task, spec, answer)
+                return await self._kept(target, task, spec, answer)
             except _NO_FAILURE:
                 raise
             except Exception as error:
@@ -173,53 +193,57 @@ class Caller:
                 await asyncio.sleep(self._ways.backoff * 2 ** (spec.retries - left))
         raise AssertionError("an agent is asked at least once")
 
-    async def _kept(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
-        """A reply that keeps its contract: what it misses goes back with the exact complaints."""
-        reply, said = await self._checked(agent, model, task, spec, answer)
-        for _ in range(spec.repairs):
-            if not said:
-                return reply
-            self._events.emit("repair_asked", phase=task.phase, agent=task.agent, complaints=said)
-            again = replace(task, prompt=repair_prompt(task, reply.text, said))
+    async def _kept(self, target: _Target, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
+        """Return a reply that keeps its contract: what it misses goes back with the exact complaints.
+
+        A draft that was paid for already, by this model or the one before it, is repaired and not asked for again.
+        """
+        if answer.draft is None:
+            answer.draft = await self._checked(target, task, spec, answer)
+        while answer.draft.complaints:
+            draft = answer.draft
+            if draft.repairs >= spec.repairs:
+                raise BrokenContract(draft.complaints, draft.reply.text)
+            self._events.emit("repair_asked", phase=task.phase, agent=task.agent, complaints=draft.complaints)
+            again = replace(task, prompt=repair_prompt(task, draft.reply.text, draft.complaints))
             try:
-                reply, said = await self._checked(agent, model, again, spec, answer)
+                repaired = await self._checked(target, again, spec, answer)
             except BudgetReached as reached:  # what was paid for is kept: a person may mend it
-                broken = BrokenContract([f"it was not sent back: {reached}", *said], reply.text)
+                broken = BrokenContract([f"it was not sent back: {reached}", *draft.complaints], draft.reply.text)
                 broken.by_budget = True
                 raise broken from None
-        if said:
-            raise BrokenContract(said, reply.text)
-        return reply
+            answer.draft = replace(repaired, repairs=draft.repairs + 1)
+        return answer.draft.reply
 
-    async def _checked(
-        self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer
-    ) -> tuple[Reply, list[str]]:
+    async def _checked(self, target: _Target, task: Task, spec: AgentSpec, answer: Answer) -> Draft:
         """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more."""
         cut: list[str] = []
         try:
-            reply = await self._call(agent, model, task, spec, answer)
+            reply = await self._call(target, task, spec, answer)
         except AgentFailed as error:
             if not error.cut_off or task.contract is None:
                 raise
-            reply, cut = Reply(error.text, model=model), [str(error)]
+            reply, cut = Reply(error.text, model=target.model), [str(error)]
         found = [] if task.contract is None else task.contract.complaints(reply.text)
-        return reply, cut + [str(problem) for problem in found]
+        return Draft(reply, cut + [str(problem) for problem in found])
 
-    async def _call(self, agent: Agent, model: str, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
+    async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: Answer) -> Reply:
         """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""
-        call = self._reserve(model, task, spec)
-        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
+        call = self._reserve(target, task, spec)
+        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=target.model)
         begun = clock.ticks()
         try:
-            reply = await ask(agent, task, spec)
+            reply = await ask(target.agent, task, spec)
         except WaitsForPerson:
             raise
         except Exception as error:
-            answer.calls.append(self._settle(call, _of_failure(error, call), clock.ticks() - begun, "failed"))
+            facts = _of_failure(error, call, is_free=target.adapter.is_free)
+            settled = _settled(facts, call, clock.ticks() - begun, "failed")
+            answer.calls.append(self._settle(target, settled))
             self._record(task, error)
             raise
-        facts = _of_reply(reply, task.prompt, model)
-        answer.calls.append(self._settle(call, facts, clock.ticks() - begun, "completed"))
+        facts = _of_reply(reply, task.prompt, call, is_free=target.adapter.is_free)
+        answer.calls.append(self._settle(target, _settled(facts, call, clock.ticks() - begun, "completed")))
         self._record(task, reply)
         changed(EMPTY, reply.state or {})
         return reply
@@ -235,25 +259,24 @@ class Caller:
         except (HaythamError, OSError) as error:
             log.warning("an answer was not recorded: %s", error)
 
-    def _reserve(self, model: str, task: Task, spec: AgentSpec) -> Call:
-        estimate = _estimate(model, task.prompt, spec)
+    def _reserve(self, target: _Target, task: Task, spec: AgentSpec) -> Call:
+        estimate = _estimate(target, task.prompt, spec)
         why = refusal(self._limits, self.spent, estimate)
         if why is not None:
             limits = self._limits
             self._spend.refuse(task.phase, task.agent, Refusal(why, estimate, limits.max_cost, limits.max_tokens))
             raise BudgetReached(why)
-        call = Call(clock.new_id(), task.phase, task.agent, task.attempt, model, estimate)
-        if _kind(model) not in _FREE:
+        call = Call(clock.new_id(), task.phase, task.agent, task.attempt, target.model, estimate)
+        if not target.adapter.is_free:
             self._spend.reserve(call)
         self._taken[call.id] = estimate
         return call
 
-    def _settle(self, call: Call, facts: dict[str, Any], seconds: float, outcome: str) -> Call:
+    def _settle(self, target: _Target, settled: Call) -> Call:
         before = self.spent
-        settled = replace(call, **facts, seconds=round(seconds, 3), outcome=outcome)
-        if _kind(call.model) not in _FREE:
+        if not target.adapter.is_free:
             self._spend.settle(settled)
-        self._taken[call.id] = settled.amount
+        self._taken[settled.id] = settled.amount
         said = warning(self._limits, before, self.spent)
         if said is not None:
             self._events.emit("budget_warning", why=said)
@@ -266,35 +289,49 @@ def models(spec: AgentSpec, default: str | None) -> list[str]:
     return list(dict.fromkeys(usual if model == INHERIT else model for model in spec.models or (INHERIT,)))
 
 
-def _kind(model: str) -> str:
-    return model.partition(":")[0]
+def _not_repaired(draft: Draft, error: Exception) -> BrokenContract:
+    """Return the failure of an agent whose reply was sent back without an answer: the reply is kept with it."""
+    said = str(error) or type(error).__name__
+    broken = BrokenContract([f"it was sent back, and no answer came: {said}", *draft.complaints], draft.reply.text)
+    broken.__cause__ = error
+    return broken
 
 
-def _estimate(model: str, prompt: str, spec: AgentSpec) -> Amount:
+def _estimate(target: _Target, prompt: str, spec: AgentSpec) -> Amount:
     """What a call may take: the prompt and the longest answer, at the model's price where that is known."""
-    if _kind(model) in _FREE:
+    if target.adapter.is_free:
         return Amount()
-    if runs_code(model):
+    if not target.adapter.reserves:
+        return Amount(cost=None)
+    if target.adapter.runs_code:
         return Amount(estimated_tokens(prompt) + spec.max_output_tokens, None)
     from haytham.agents.price import estimate  # noqa: PLC0415 - only where a model has a price
 
-    return estimate(model, prompt, spec.max_output_tokens)
+    return estimate(target.model, prompt, spec.max_output_tokens)
 
 
-def _of_reply(reply: Reply, prompt: str, model: str) -> dict[str, Any]:
-    """What a reply took: as it says; where it does not, as long as the texts are."""
-    if _kind(model) in _FREE:
+def _settled(facts: dict[str, Any], call: Call, seconds: float, outcome: str) -> Call:
+    return replace(call, **facts, seconds=round(seconds, 3), outcome=outcome)
+
+
+def _of_reply(reply: Reply, prompt: str, call: Call, *, is_free: bool) -> dict[str, Any]:
+    """Return what a reply took: as it says, else as reserved; where nothing was, as long as the texts are."""
+    if is_free:
         return {"settled": Amount(), "input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
     counts = reply.input_tokens, reply.output_tokens
     told = zip(counts, (prompt, reply.text), strict=True)
     tokens = sum(estimated_tokens(text) if count is None else count for count, text in told)
+    if None in counts and call.reserved.tokens:
+        tokens = call.reserved.tokens
     return {"settled": Amount(tokens, reply.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
 
 
-def _of_failure(error: Exception, call: Call) -> dict[str, Any]:
+def _of_failure(error: Exception, call: Call, *, is_free: bool) -> dict[str, Any]:
     """What a failed call took: as it says; where it does not, all that was reserved may be gone."""
     told = error if isinstance(error, AgentFailed) else AgentFailed("")
     counts = told.input_tokens, told.output_tokens
+    if is_free:
+        return {"settled": Amount(), "input_tokens": counts[0], "output_tokens": counts[1]}
     cost = call.reserved.cost if told.cost is None else told.cost
     tokens = call.reserved.tokens if None in counts else sum(count or 0 for count in counts)
     return {"settled": Amount(tokens, cost), "input_tokens": counts[0], "output_tokens": counts[1]}

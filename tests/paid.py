@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.errors import AgentFailed
 
 SEEN = []
@@ -16,6 +17,28 @@ def forget():
     """Begin anew."""
     SEEN.clear()
     ANSWERS.clear()
+
+
+def install(site):
+    """Make a package in a folder that registers two adapters: `fare:…`, which declares nothing, and `gift:…`, free."""
+    folder = site / "fares-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Name: fares\nVersion: 1.0\n", encoding="utf-8")
+    points = "[haytham.agents]\nfare = paid:open_fare\ngift = paid:open_gift\n"
+    (folder / "entry_points.txt").write_text(points, encoding="utf-8")
+    return site
+
+
+def open_fare(rest):
+    """Open the agent that calls a function of this module."""
+
+    async def agent(task, spec):
+        return globals()[rest](task)
+
+    return agent
+
+
+open_gift = adapter(is_free=True)(open_fare)
 
 
 def cheap(task):
@@ -36,6 +59,9 @@ def scripted(task):
     answer = ANSWERS.pop(0) if len(ANSWERS) > 1 else ANSWERS[0]
     if isinstance(answer, Exception):
         raise answer
+    if isinstance(answer, float):
+        time.sleep(answer)
+        return "Too late."
     return Reply(answer, model="m", input_tokens=10, output_tokens=5, cost=0.01)
 
 

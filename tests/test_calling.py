@@ -13,7 +13,7 @@ import pytest
 
 import paid
 from haytham import History
-from haytham.agent import Reply
+from haytham.agent import Reply, runs_code
 from haytham.budget import Amount, Total, added, estimated_tokens
 from haytham.calling import Ways
 from haytham.errors import AgentFailed
@@ -23,14 +23,24 @@ from haytham.session.spend import Account, Call, Spend
 from haytham.session.standing import summarize
 from haytham.store import MemoryStore
 from scripted import AT_ONCE, Desk
+from test_agent_llm import hello, serving
 
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
 FOUR = ONE.replace("agents: [a]", "agents: [a, b, c, d]")
+IN_TURN = ONE.replace("agents: [a]", "agents: [a, b, c, d], run: sequential")
 
 
 @pytest.fixture(autouse=True)
 def _anew():
     paid.forget()
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder with the package of adapters that `paid` installs, where Python finds it."""
+    folder = paid.install(tmp_path / "site")
+    monkeypatch.syspath_prepend(folder)
+    return folder
 
 
 def desk_of(base, function, workflow=ONE, *, models=None, **ours):
@@ -56,13 +66,14 @@ def output(desk, agent="a"):
 # Spending.
 
 
+@pytest.mark.usefixtures("site")
 def test_a_call_is_reserved_before_it_is_made_and_settled_after(tmp_path):
     """Two lines a call: what it may take, then what it took, by whom, in which attempt, how long, how it came out."""
-    desk = desk_of(tmp_path, "cheap", max_output_tokens=50)
+    desk = desk_of(tmp_path, "", models="fare:cheap", max_output_tokens=50)
     assert desk.resume() == ("waiting", 1)
     reserved, settled = lines(desk)
     assert [reserved[name] for name in ("event", "agent", "phase", "attempt", "model", "cost")] == [
-        "reserved", "a", 1, 1, "python:paid:cheap", None
+        "reserved", "a", 1, 1, "fare:cheap", None
     ]  # fmt: skip
     assert reserved["tokens"] > 50
     assert [settled[name] for name in ("event", "input_tokens", "output_tokens", "tokens", "cost", "outcome")] == [
@@ -98,12 +109,71 @@ def test_the_worksheet_spends_nothing(tmp_path):
     assert account(desk) == Account()
 
 
+@pytest.mark.parametrize("model", ["python:paid:scripted", "command:false"])
+def test_a_failed_call_of_own_code_takes_nothing(tmp_path, model):
+    """A function or a program reserves nothing: a call of it that fails takes nothing off a limit."""
+    paid.ANSWERS.append(RuntimeError("it broke"))
+    desk = desk_of(tmp_path, "", models=model, retries=2)
+    desk.session.change_manifest({"max_tokens": 10})
+    assert desk.resume() == ("failed", 1)
+    assert account(desk).total == Total(tokens=0, cost=0.0, unknown=3, calls=3)
+    assert [(line["tokens"], line["cost"]) for line in lines(desk)] == [(0, None)] * 6
+
+
+def test_own_code_is_settled_with_what_its_reply_reports(tmp_path):
+    """A function takes the tokens and dollars that its Reply says, however long its prompt and its answer are."""
+    desk = desk_of(tmp_path, "cheap", IN_TURN)
+    desk.session.change_manifest({"max_tokens": 28})
+    assert desk.resume() == ("waiting", 1)
+    assert account(desk).total == Total(tokens=28, cost=1.0, calls=4)
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ({"max_tokens": 14}, "14 tokens are spent, which is the limit of 14"),
+        ({"max_tokens": 10}, "14 tokens are spent, which is past the limit of 10"),
+        ({"max_cost": "0.5"}, "$0.50 are spent, which is the limit of $0.50"),
+        ({"max_cost": "0.3"}, "$0.50 are spent, which is past the limit of $0.30"),
+    ],
+)
+def test_a_limit_that_is_reached_stops_the_next_call_of_own_code(tmp_path, limit, why):
+    """What reserves nothing is still not called once a limit is reached."""
+    desk = desk_of(tmp_path, "cheap", IN_TURN)
+    desk.session.change_manifest(limit)
+    assert desk.resume() == ("paused", 1)
+    assert paid.SEEN == ["a", "b"]
+    assert [event["why"] for event in desk.events("budget_reached")] == [why]
+
+
+@pytest.mark.usefixtures("site")
+def test_an_adapter_that_declares_itself_free_reserves_nothing(tmp_path):
+    """Whatever its reply or its failure says: it leaves no line, and is asked at a limit of nothing."""
+    desk = desk_of(tmp_path, "", FOUR, models="gift:cheap")
+    desk.session.change_manifest({"max_cost": "0", "max_tokens": 0})
+    assert desk.resume() == ("waiting", 1)
+    assert (len(paid.SEEN), account(desk)) == (4, Account())
+    desk = desk_of(tmp_path / "failing", "", models=["gift:broken", "fare:cheap"])
+    desk.session.change_manifest({"max_cost": "0.1"})
+    assert desk.resume() == ("waiting", 1)
+    assert account(desk).total == Total(tokens=7, cost=0.25, calls=1)
+
+
+@pytest.mark.usefixtures("site")
+def test_code_of_another_package_is_not_imported_to_find_out_that_it_is_code(tmp_path, monkeypatch):
+    """Whether an installed adapter needs trust is told by its registration alone."""
+    monkeypatch.delitem(sys.modules, "paid")
+    assert (runs_code("fare:cheap"), runs_code("gift:cheap"), runs_code("openai:gpt-4o")) == (True, True, False)
+    assert "paid" not in sys.modules
+
+
 # The budget.
 
 
+@pytest.mark.usefixtures("site")
 def test_of_four_at_once_two_are_called_and_two_wait_for_a_higher_limit(tmp_path):
     """Reservations hold across parallel agents; when the limit is raised only those that were not called run."""
-    desk = desk_of(tmp_path, "cheap", FOUR, max_output_tokens=1000)
+    desk = desk_of(tmp_path, "", FOUR, models="fare:cheap", max_output_tokens=1000)
     one = Spending(desk).estimate
     desk.session.change_manifest({"max_tokens": 2 * one})
     assert desk.resume() == ("paused", 1)
@@ -120,16 +190,17 @@ class Spending:
     """What a call of a desk's agent is estimated at."""
 
     def __init__(self, desk):
-        scratch = desk_of(desk.base / "scratch", "cheap", FOUR, max_output_tokens=1000)
+        scratch = desk_of(desk.base / "scratch", "", FOUR, models="fare:cheap", max_output_tokens=1000)
         scratch.resume()
         self.estimate = account(scratch).calls[0].reserved.tokens
         paid.forget()
 
 
+@pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(("more", "status"), [(-1, "paused"), (0, "waiting"), (1, "waiting")])
 def test_the_limit_itself_is_allowed(tmp_path, more, status):
     """One below what a call may take pauses; just that, and one above, go through."""
-    desk = desk_of(tmp_path, "cheap", max_output_tokens=1000)
+    desk = desk_of(tmp_path, "", models="fare:cheap", max_output_tokens=1000)
     one = Spending(desk).estimate
     desk.session.change_manifest({"max_tokens": one + more})
     assert desk.resume()[0] == status
@@ -137,7 +208,7 @@ def test_the_limit_itself_is_allowed(tmp_path, more, status):
 
 def test_known_costs_pause_the_next_call(tmp_path):
     """Where prices are not known beforehand, what was paid counts before the next call."""
-    desk = desk_of(tmp_path, "cheap", FOUR.replace("agents: [a, b, c, d]", "agents: [a, b, c, d], run: sequential"))
+    desk = desk_of(tmp_path, "cheap", IN_TURN)
     desk.session.change_manifest({"max_cost": "0.5"})
     assert desk.resume() == ("paused", 1)
     assert paid.SEEN == ["a", "b"]
@@ -147,26 +218,65 @@ def test_known_costs_pause_the_next_call(tmp_path):
 
 def test_the_workflow_may_set_the_limits(tmp_path):
     """`budget:` in workflow.yaml holds until the session's own limit is set; a warning is told on the way."""
-    workflow = FOUR.replace("agents: [a, b, c, d]", "agents: [a, b, c, d], run: sequential")
-    desk = desk_of(tmp_path, "cheap", workflow + "budget: {max_cost: 0.5, warn_at: 0.4}\n")
+    desk = desk_of(tmp_path, "cheap", IN_TURN + "budget: {max_cost: 0.5, warn_at: 0.4}\n")
     assert desk.resume() == ("paused", 1)
     assert [event["why"] for event in desk.events("budget_warning")] == ["50% of the budget of $0.50 is spent"]
 
 
-def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path):
+def test_an_unknown_settlement_counts_as_reserved(tmp_path, monkeypatch):
+    """A call whose price the server does not tell is settled as unknown, and counts at the price it was reserved at."""
+    with serving(hello, monkeypatch) as server:
+        desk = desk_of(tmp_path, "", IN_TURN, models="openai-chat:gpt-4o", max_output_tokens=4000)
+        desk.session.change_manifest({"max_cost": "0.1"})
+        assert desk.resume() == ("paused", 1)
+    assert len(server.bodies) == 2
+    found = account(desk)
+    assert [line["cost"] for line in lines(desk) if line["event"] == "settled"] == [None, None]
+    assert [call.amount for call in found.calls] == [Amount(14, call.reserved.cost) for call in found.calls]
+    assert 0.08 < found.total.cost <= 0.1
+    assert (found.total.unknown, found.counted_as_reserved.calls) == (0, 2)
+
+
+def test_tokens_that_a_server_does_not_count_are_those_reserved(tmp_path, monkeypatch):
+    """Who reserves and then does not tell its tokens has taken all that was reserved."""
+
+    def count_nothing(handler):
+        handler.begin()
+        handler.say("Hello.")
+
+    with serving(count_nothing, monkeypatch):
+        desk = desk_of(tmp_path, "", models="openai-chat:gpt-4o")
+        assert desk.resume() == ("waiting", 1)
+    (call,) = account(desk).calls
+    assert (call.input_tokens, call.amount) == (None, call.reserved)
+    assert call.reserved.tokens > 4000
+
+
+@pytest.mark.parametrize("unknown", [{}, {"tokens": None, "cost": None}, {"tokens": -1, "cost": "x"}])
+def test_a_settlement_that_says_nothing_counts_as_reserved(unknown):
+    """A settled line without a number of tokens or dollars leaves the reservation as it is."""
+    store, call = MemoryStore(), Call("1", 1, "a", 1, "m", Amount(5, 0.5))
+    Spend(store, "s/").reserve(call)
+    store.append("s/spend.jsonl", json.dumps({"event": "settled", "call": "1", **unknown}).encode() + b"\n")
+    assert Spend(store, "s/").read().total == Total(tokens=5, cost=0.5, calls=1)
+
+
+def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path, site):
     """A crash between reservation and reply neither frees nor doubles money; the next run counts it once."""
-    desk = desk_of(tmp_path, "die", max_output_tokens=100)
+    desk = desk_of(tmp_path, "", models="fare:die", max_output_tokens=100)
     program = (
-        "import sys; sys.path.insert(0, 'tests')\n"
+        "import sys; sys.path[:0] = ['tests', sys.argv[2]]\n"
         "from pathlib import Path; from test_calling import again\n"
         "again(Path(sys.argv[1]))\n"
     )
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False, capture_output=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path), str(site)], check=False, capture_output=True
+        )
         assert done.returncode == -9, done.stderr
     found = account(desk)
     assert [call.outcome for call in found.calls] == ["unsettled"] * 2
-    assert found.total.tokens == 2 * found.calls[0].reserved.tokens
+    assert found.total.tokens == 2 * found.calls[0].reserved.tokens > 200
 
 
 def again(base):
@@ -250,10 +360,10 @@ ASKS = b"""{"x-contract": "short/1", "title": "short", "type": "object", "proper
   {"answer": {"type": "string", "minLength": 3, "x-seat": "Answer", "x-ask": "What is it?"}}, "required": ["answer"]}"""
 
 
-def bound(base, **ours):
+def bound(base, model="python:paid:scripted", **ours):
     """A desk whose agent has a contract of the workflow's own."""
     rules = "".join(f"  {key}: {value}\n" for key, value in {"retries": 0, "contract": "short", **ours}.items())
-    text = f"---\nmodel: python:paid:scripted\nhaytham:\n{rules}---\nWrite.\n"
+    text = f"---\nmodel: {model}\nhaytham:\n{rules}---\nWrite.\n"
     return Desk(base, ONE, {"agents/a.md": text.encode(), "contracts/short.json": ASKS})
 
 
@@ -300,6 +410,61 @@ def test_without_a_contract_a_cut_is_a_failure(tmp_path):
     desk = desk_of(tmp_path, "scripted")
     assert desk.resume() == ("failed", 1)
     assert output(desk)["text"] == "half"
+
+
+GOOD = "## Answer\n\nIt is so.\n"
+
+
+def test_a_time_out_in_a_repair_round_keeps_the_paid_answer(tmp_path):
+    """The round that failed is tried again with the same prompt; what was paid for before is not asked for again."""
+    paid.ANSWERS.extend(["No heading.", 5.0, GOOD])
+    desk = bound(tmp_path, retries=1, repairs=1, timeout=0.5)
+    assert desk.resume() == ("waiting", 1)
+    first, repair, again = paid.SEEN
+    assert (repair == again, "No heading." in repair, "No heading." in first) == (True, True, False)
+    assert output(desk)["text"] == GOOD
+    assert [call.outcome for call in account(desk).calls] == ["completed", "failed", "completed"]
+
+
+def test_a_time_out_uses_up_no_repair(tmp_path):
+    """Tries and repairs are counted apart: after a failed try all repairs that are allowed are still there."""
+    paid.ANSWERS.extend(["No heading.", 5.0, "Still none.", GOOD])
+    desk = bound(tmp_path, retries=1, repairs=2, timeout=0.5)
+    assert desk.resume() == ("waiting", 1)
+    assert ["Still none." in prompt for prompt in paid.SEEN] == [False, False, False, True]
+
+
+def test_a_reply_that_was_sent_back_in_vain_is_kept(tmp_path):
+    """Where no answer comes to a repair at all, the agent fails with the reply that was paid for; it can be mended."""
+    paid.ANSWERS.extend(["No heading.", AgentFailed("the line is dead", text="No h")])
+    desk = bound(tmp_path, retries=1)
+    assert desk.resume() == ("failed", 1)
+    value = output(desk)
+    assert (value["text"], value["error_type"]) == ("No heading.", "BrokenContract")
+    first, *rest = value["error_message"].split("\n")[1:]
+    assert (first.strip(), len(rest) > 0) == ("it was sent back, and no answer came: the line is dead", True)
+    assert ["No heading." in prompt for prompt in paid.SEEN] == [False, True, True]
+    desk.edit(1, "a", GOOD)
+    assert desk.resume() == ("waiting", 1)
+
+
+def test_the_next_model_repairs_what_the_one_before_it_wrote(tmp_path):
+    """A model that fails in a repair round leaves the reply that was paid for to the next one of the list."""
+    paid.ANSWERS.extend(["No heading.", AgentFailed("gone", retry=False), GOOD])
+    desk = bound(tmp_path, model="[python:paid:scripted, python:test_calling:second]", repairs=1)
+    assert desk.resume() == ("waiting", 1)
+    assert [call.model for call in account(desk).calls] == [
+        "python:paid:scripted",
+        "python:paid:scripted",
+        "python:test_calling:second",
+    ]
+    assert paid.SEEN[1] == paid.SEEN[2]
+    assert output(desk)["text"] == GOOD
+
+
+def second(task):
+    """Answer as `paid.scripted` does, under another name."""
+    return paid.scripted(task)
 
 
 # What went wrong once.

@@ -12,6 +12,7 @@ import pytest
 
 import paid
 from command import IDEA, frozen, haytham, process, session_folder, workflow
+from test_agent_llm import hello, serving
 
 TESTS = Path(__file__).parent
 TWO = [(1, "One", "one", ["one"]), (2, "Both", "both", ["left", "right"])]
@@ -23,6 +24,14 @@ def here(tmp_path):
     paid.forget()
     workflow(tmp_path, ["one", "left", "right"], phases=TWO, model="python:paid:cheap")
     return tmp_path
+
+
+@pytest.fixture
+def site(here, monkeypatch):
+    """A folder with the package of adapters that `paid` installs, where Python finds it."""
+    folder = paid.install(here / "site")
+    monkeypatch.syspath_prepend(folder)
+    return folder
 
 
 @pytest.fixture
@@ -90,8 +99,10 @@ def test_a_limit_that_is_reached_pauses_the_session(here):
     assert paid.SEEN == ["one", "left", "right"]
 
 
+@pytest.mark.usefixtures("site")
 def test_the_command_that_goes_on_has_room_for_the_next_call(here):
     """Where twice the limit would not do for the next call, more is named; and it is a round number."""
+    workflow(here, ["one", "left", "right"], phases=TWO, model="fare:cheap")
     answer = haytham("run", IDEA, "--workflow", "mine", "--max-tokens", "100", "--json", cwd=here)
     assert (answer.code, answer.json["status"], answer.json["agents"]) == (5, "paused", ["one"])
     (found,) = re.findall(r"^haytham resume --max-tokens (\d+)$", answer.json["next"])
@@ -99,6 +110,24 @@ def test_the_command_that_goes_on_has_room_for_the_next_call(here):
     assert needed < int(found) < 2 * needed
     assert found.endswith("00")
     assert haytham("resume", "--max-tokens", found, cwd=here).code == 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "option"),
+    [
+        ("--max-tokens 7 --max-cost 9", "--max-tokens 14"),
+        ("--max-tokens 900 --max-cost 0.25", "--max-cost 0.5"),
+        ("--max-tokens 0", "--max-tokens 10000"),
+        ("--max-cost 0", "--max-cost 1"),
+    ],
+)
+def test_the_limit_that_is_reached_is_the_one_to_raise(here, limits, option):
+    """Of two limits the command that goes on raises the one that was reached, and to more than it was."""
+    answer = haytham("run", IDEA, "--workflow", "mine", "--yes", *limits.split(), "--json", cwd=here)
+    assert (answer.code, answer.json["next"]) == (5, f"haytham resume {option}")
+    before = len(paid.SEEN)
+    haytham("resume", *option.split(), "--yes", cwd=here)
+    assert len(paid.SEEN) > before
 
 
 def test_a_pause_is_one_object_with_json(here):
@@ -149,6 +178,23 @@ def test_a_price_that_nobody_knows_is_said_to_be_unknown(here):
     assert haytham("resume", "--max-tokens", "50000", cwd=here).code == 3
     assert "1 call: tokens are counted and limited, the cost is not\n" in haytham("status", cwd=here).out
     assert haytham("cost", "--json", cwd=here).json["spent"]["cost"] is None
+
+
+def test_a_price_that_a_proxy_does_not_tell_is_counted_as_reserved(tmp_path, monkeypatch):
+    """Behind an address that nobody has prices for, `status`, `cost` and the end of a run say what counts instead."""
+    workflow(tmp_path, ["one", "two", "three"], model="openai-chat:gpt-4o")
+    with serving(hello, monkeypatch) as server:
+        answer = haytham("run", IDEA, "--workflow", "mine", "--yes", "--max-cost", "0.1", cwd=tmp_path)
+    assert (answer.code, len(server.bodies)) == (5, 2)
+    counted = haytham("cost", "--json", cwd=tmp_path).json["own"]["counted_as_reserved"]
+    said = f"the price of 2 calls is unknown: counted as reserved, ${counted['cost']}"
+    assert answer.err.splitlines()[-1] == f"haytham: {said}"
+    assert 0.08 < counted["cost"] <= 0.1
+    for command in ("status", "cost"):
+        out = haytham(command, cwd=tmp_path).out
+        assert (f"\n{said}\n" in out, "nobody knows" in out, f"28 tokens, ${counted['cost']}\n" in out) == (
+            True, False, True
+        )  # fmt: skip
 
 
 TABLE = """\
@@ -230,11 +276,12 @@ def test_one_unreadable_session_hides_no_cost(spent):
     assert (answer.code, "$0.75" in answer.out, "copy/session_manifest.md" in answer.err) == (6, True, True)
 
 
-def test_a_call_that_was_killed_is_shown_as_not_settled(here):
+def test_a_call_that_was_killed_is_shown_as_not_settled(here, site):
     """A process that dies in a call leaves a reservation: it counts in full, and `cost` says so."""
-    workflow(here, ["one"], model="python:paid:die")
-    assert process("run", IDEA, "--workflow", "mine", cwd=here, PYTHONPATH=str(TESTS)).code == -9
+    workflow(here, ["one"], model="fare:die")
+    assert process("run", IDEA, "--workflow", "mine", cwd=here, PYTHONPATH=f"{TESTS}:{site}").code == -9
     (reserved,) = ledger(here)
+    assert reserved["tokens"] > 4000
     out = haytham("cost", cwd=here).out
     said = f"1 call begun and not settled: up to {reserved['tokens']:,} tokens, unknown, counted in full"
     assert f"\n{said}\n" in out
@@ -278,11 +325,12 @@ def test_the_environment_names_a_model_for_new_sessions(here):
     assert (answer.code, "HAYTHAM_MODEL names what cannot be used: model: found 'gpt'" in answer.err) == (2, True)
 
 
+@pytest.mark.usefixtures("site")
 def test_the_environment_says_how_long_an_answer_may_be(here):
     """HAYTHAM_MAX_OUTPUT_TOKENS holds for every agent of a run: that much less, or more, is reserved."""
-    workflow(here, ["one", "two"], model="python:paid:cheap")
+    workflow(here, ["one", "two"], model="fare:cheap")
     haytham("run", IDEA, "--workflow", "mine", "--yes", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS="100")
-    assert all(line["tokens"] < 200 for line in ledger(here) if line["event"] == "reserved")
+    assert all(100 < line["tokens"] < 200 for line in ledger(here) if line["event"] == "reserved")
     for wrong in ("few", "0", "-1", "1.5"):
         answer = haytham("resume", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS=wrong)
         said = f"haytham: HAYTHAM_MAX_OUTPUT_TOKENS: found {wrong!r}; allowed: a whole number of tokens"

@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.errors import AgentFailed, quote
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _POLL = 0.01
 _REAPED = 1.0
 
 
+@adapter(reserves=False)
 def open_agent(rest: str) -> Agent:
     """Split the words of a command as a shell would."""
     words, model = _split(rest), f"command:{rest}"

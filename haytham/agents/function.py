@@ -8,7 +8,7 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.errors import AgentFailed, InvalidValue, describe_error
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from haytham.agent_file import AgentSpec
 
 
+@adapter(reserves=False)
 def open_agent(rest: str) -> Agent:
     """Find the function that `module:function` names."""
     module, _, name = rest.partition(":")

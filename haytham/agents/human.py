@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from haytham.agent import adapter
 from haytham.errors import HaythamError, InvalidValue
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class WaitsForPerson(HaythamError):
         super().__init__(f"{agent} waits for a person to write it")
 
 
+@adapter(is_free=True, runs_code=False)
 def open_agent(rest: str) -> Agent:
     """A person takes no further words."""
     if rest:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import unquote, urlsplit
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.agents.price import priced
 from haytham.agents.refusal import (
     ALL_THOUGHT,
@@ -55,6 +55,7 @@ _EARLIER = 0.99  # of the time it has, so that what has come by then is not lost
 _SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 
 
+@adapter(runs_code=False)
 def open_agent(model: str) -> Agent:
     """The agent for a model, named with its provider before the first colon."""
     provider, _, name = model.partition(":")

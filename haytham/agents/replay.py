@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.errors import AgentFailed, InvalidDocument, quote
 from haytham.recording import Recordings
 from haytham.text import difference
@@ -23,6 +23,7 @@ _MOST_LINES = 20
 _LONGEST_LINE = 200
 
 
+@adapter(is_free=True, runs_code=False)
 def open_agent(rest: str) -> Agent:
     """Find the folder of recordings."""
     if not rest.strip():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from haytham.agent import Reply
+from haytham.agent import Reply, adapter
 from haytham.contract import load_contract
 from haytham.contract.block import tables
 from haytham.contract.claim import claims
@@ -37,6 +37,7 @@ _QUESTION = re.compile(r"[^.?!{}\n]{3,300}\?")
 _LONGEST_ANSWER = 240
 
 
+@adapter(is_free=True, runs_code=False)
 def open_agent(rest: str) -> Agent:
     """The worksheet takes no further words."""
     if rest:

@@ -9,7 +9,7 @@ import click
 from haytham.budget import Total, added, money
 from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
 from haytham.cli.snapshot_view import counted
-from haytham.cli.spending import limit_words, spent_facts, spent_words, sums, unknown_words
+from haytham.cli.spending import assumed_words, limit_words, spent_facts, spent_words, sums, unknown_words
 from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _spent(calls: Sequence[Call]) -> Row:
         "estimated": any(None in (call.input_tokens, call.output_tokens) for call in calls),
         "seconds": round(sum(call.seconds or 0.0 for call in calls), 3),
         "models": sorted({call.model for call in calls}),
+        "counted_as_reserved": sums(added(call.amount for call in calls if call.is_price_assumed)),
         "unsettled": sums(added(call.amount for call in open_calls)),
     }
 
@@ -120,7 +121,7 @@ def _lines(reading: Reading, facts: Row) -> list[str]:
     table = drawn([*rows, ("in all", _in_all(facts))])
     limit, unknown = limit_words(limits, account.total), unknown_words(account.total, limits)
     said = [_unsettled(facts["own"]["unsettled"]), f"limit: {limit}" if limit else "", unknown]
-    said += [f"paused: {facts['paused']}" if facts["paused"] else ""]
+    said += [assumed_words(account), f"paused: {facts['paused']}" if facts["paused"] else ""]
     return [head + spent_words(account.total), "", *table, "", *(line for line in said if line)]
 
 

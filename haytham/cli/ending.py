@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham import errors
-from haytham.budget import added
 from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
-from haytham.cli.spending import raised, spent_facts, unknown_words
+from haytham.cli.spending import assumed_words, raised, spent_facts, unknown_words
+from haytham.session.spend import Account
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -167,8 +167,8 @@ def hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> l
         command = "run IDEA" if outcome.phase is None else f"resume{here.named(session)}"
         said.append(f"these pages came from the built-in worksheet; for a model: haytham {command} {_MODELS}")
     if reading.limits.max_cost is not None:
-        asked = added(call.amount for call in reading.account().calls if call.model in models)
-        said.append(unknown_words(asked, reading.limits))
+        asked = Account(tuple(call for call in reading.account().calls if call.model in models))
+        said += [unknown_words(asked.total, reading.limits), assumed_words(asked)]
     return [one for one in said if one]
 
 

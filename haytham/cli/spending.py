@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from haytham.budget import money
+from haytham.budget import money, refusal
 from haytham.cli.snapshot_view import counted
 
 if TYPE_CHECKING:
     from haytham.budget import Total
     from haytham.policy import Limits
     from haytham.session.reading import Reading
+    from haytham.session.spend import Account
 
 Row = dict[str, Any]
 _ROOM = 1.25  # of what the next call would come to, so that some more fit in
+_FIRST_TOKENS, _FIRST_DOLLARS = 10_000, 1.0  # the limit to name where it is 0 and nobody knows what a call takes
 
 
 def spent_facts(reading: Reading) -> Row:
@@ -73,20 +76,29 @@ def unknown_words(total: Total, limits: Limits) -> str:
     return f"{whose}tokens are counted, and --max-tokens limits them; the cost is not counted"
 
 
+def assumed_words(account: Account) -> str:
+    """Say that calls of unknown price are counted as reserved; empty where there are none."""
+    assumed = account.counted_as_reserved
+    if not assumed.calls:
+        return ""
+    return f"the price of {counted(assumed.calls, 'call')} is unknown: counted as reserved, {money(assumed.cost)}"
+
+
 def raised(reading: Reading) -> str:
     """The option that lifts the limit which a session is paused at; empty where it is at none."""
     refused, total, limits = reading.refusal(), reading.account().total, reading.limits
     if refused is None:
         return ""
-    tokens, cost = total.tokens + refused.estimate.tokens, total.cost + (refused.estimate.cost or 0.0)
-    if limits.max_tokens is not None and (limits.max_cost is None or tokens > limits.max_tokens):
-        return f" --max-tokens {_enough(limits.max_tokens, tokens)}"
-    return "" if limits.max_cost is None else f" --max-cost {_enough(limits.max_cost, cost)}"
+    of_tokens = refusal(replace(limits, max_cost=None), total, refused.estimate) is not None
+    if limits.max_tokens is not None and (of_tokens or limits.max_cost is None):
+        return f" --max-tokens {_enough(limits.max_tokens, total.tokens + refused.estimate.tokens, _FIRST_TOKENS)}"
+    cost = total.cost + (refused.estimate.cost or 0.0)
+    return "" if limits.max_cost is None else f" --max-cost {_enough(limits.max_cost, cost, _FIRST_DOLLARS)}"
 
 
-def _enough(limit: float, needed: float) -> str:
-    """A round number that is twice a limit, or has room for what is needed."""
-    wanted = max(2 * limit, _ROOM * needed)
-    unit = 10.0 ** (math.floor(math.log10(wanted)) - 1) if wanted > 0 else 1.0
+def _enough(limit: float, needed: float, first: float) -> str:
+    """A round number that is twice a limit, or has room for what is needed; `first` where both are 0."""
+    wanted = max(2 * limit, _ROOM * needed) or first
+    unit = 10.0 ** (math.floor(math.log10(wanted)) - 1)
     rounded = math.ceil(round(wanted / unit, 6)) * unit
     return f"{rounded:.8f}".rstrip("0").rstrip(".")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import INVALID, Here, harmless, session_names
-from haytham.cli.spending import limit_words, raised, spent_facts, spent_words, unknown_words
+from haytham.cli.spending import assumed_words, limit_words, raised, spent_facts, spent_words, unknown_words
 from haytham.errors import HaythamError, InvalidDocument
 from haytham.session.page import files
 
@@ -69,12 +69,12 @@ def _answer(here: Here, session: Session, facts: Row, last: list[str]) -> None:
 
 def _money(reading: Reading, state: str) -> list[str]:
     """What was spent and may be, and why the session is paused; nothing where there is nothing to say."""
-    total, limits = reading.account().total, reading.limits
+    account, limits = reading.account(), reading.limits
+    total = account.total
     said = [f"spent: {spent_words(total)}"] if total.calls else []
     limit = limit_words(limits, total)
     said += [f"limit: {limit}"] if limit else []
-    unknown = unknown_words(total, limits)
-    said += [unknown] if unknown else []
+    said += [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
     return [*said, f"paused: {reading.pause()}"] if state == "paused" else said
 
 

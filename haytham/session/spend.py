@@ -1,6 +1,7 @@
 """What a session has spent: a line when a call is reserved and one when it is settled. Only grows, never rewound.
 
-A reservation that was never settled counts in full: whoever was killed in between may have been charged.
+A reservation that was never settled counts in full: whoever was killed in between may have been charged. So does the
+part of it that the settlement does not tell.
 """
 
 from __future__ import annotations
@@ -39,8 +40,15 @@ class Call:
 
     @property
     def amount(self) -> Amount:
-        """What counts: what it took, else what was reserved."""
-        return self.reserved if self.settled is None else self.settled
+        """Return what counts: what the call took; what is not known of that counts as reserved."""
+        if self.settled is None:
+            return self.reserved
+        return replace(self.settled, cost=self.reserved.cost) if self.is_price_assumed else self.settled
+
+    @property
+    def is_price_assumed(self) -> bool:
+        """Return whether the settlement does not tell the cost, so that the reserved one counts."""
+        return self.settled is not None and self.settled.cost is None and self.reserved.cost is not None
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,11 @@ class Account:
         """All that counts against a limit."""
         return self.inherited + added(call.amount for call in self.calls)
 
+    @property
+    def counted_as_reserved(self) -> Total:
+        """Return the sum of the settled calls of unknown cost that count at the price they were reserved at."""
+        return added(call.amount for call in self.calls if call.is_price_assumed)
+
 
 class Spend:
     """The spend file of a session."""
@@ -107,10 +120,10 @@ class Spend:
         self._append("reserved", call=call.id, **facts, tokens=call.reserved.tokens, cost=call.reserved.cost)
 
     def settle(self, call: Call) -> None:
-        """Say what a call took."""
-        amount = call.amount
+        """Say what a call took; a cost that is not known is null."""
+        taken = call.settled or call.reserved
         facts = {"input_tokens": call.input_tokens, "output_tokens": call.output_tokens, "seconds": call.seconds}
-        self._append("settled", call=call.id, **facts, tokens=amount.tokens, cost=amount.cost, outcome=call.outcome)
+        self._append("settled", call=call.id, **facts, tokens=taken.tokens, cost=taken.cost, outcome=call.outcome)
 
     def refuse(self, phase: int, agent: str, refused: Refusal) -> None:
         """Say that a call was not made, as it would have gone past a limit."""
@@ -189,7 +202,7 @@ def _settled(call: Call, line: Line) -> Call:
     seconds = line.get("seconds")
     return replace(
         call,
-        settled=_amount(line),
+        settled=Amount(_count(line, "tokens", call.reserved.tokens), _cost(line)),
         input_tokens=_maybe(line, "input_tokens"),
         output_tokens=_maybe(line, "output_tokens"),
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
@@ -202,8 +215,12 @@ def _amount(line: Line) -> Amount:
 
 
 def _whole(line: Line, name: str) -> int:
+    return _count(line, name, 0)
+
+
+def _count(line: Line, name: str, default: int) -> int:
     value = line.get(name)
-    return value if type(value) is int and 0 <= value <= _MOST else 0
+    return value if type(value) is int and 0 <= value <= _MOST else default
 
 
 def _maybe(line: Line, name: str) -> int | None:
