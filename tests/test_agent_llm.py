@@ -407,6 +407,54 @@ def test_an_answer_of_another_provider_breaks_off_too(monkeypatch):
     assert (error.text, error.input_tokens) == ("Hello", None)
 
 
+def llama(text, output_tokens):
+    """An answer in the manner of llama.cpp's responses API, which is "completed" however it ended."""
+
+    def answer(handler):
+        said = {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+        item = {"type": "message", "status": "completed", "id": "m", "role": "assistant", "content": [said]}
+        usage = {"input_tokens": 35, "output_tokens": output_tokens, "total_tokens": 35 + output_tokens}
+        usage["input_tokens_details"] = {"cached_tokens": 0}
+        begun = {"id": "r", "object": "response", "status": "in_progress"}
+        whole = {**begun, "status": "completed", "created_at": 1, "model": "smol", "output": [item], "usage": usage}
+        events = [
+            {"type": "response.created", "response": begun},
+            {"type": "response.output_item.added", "item": {**item, "status": "in_progress", "content": []}},
+            {"type": "response.content_part.added", "item_id": "m", "part": {"type": "output_text", "text": ""}},
+            *({"type": "response.output_text.delta", "item_id": "m", "delta": word} for word in text.split("|")),
+            {"type": "response.output_item.done", "item": item},
+            {"type": "response.completed", "response": whole},
+        ]
+        handler.begin(Connection="close")
+        for event in events:
+            handler.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Once upon| a time", "was cut off at its 8 output tokens"),
+        ("", "used up its 8 output tokens before it wrote any text"),
+    ],
+)
+def test_an_answer_as_long_as_it_may_be_is_cut_off_whatever_its_server_says(text, said, monkeypatch):
+    """Where output tokens are just those allowed the answer was stopped there, although it is called completed."""
+    with serving(llama(text, 8), monkeypatch):
+        error = failing(open_agent("openai:gpt-4o"), max_output_tokens=8)
+    assert said in str(error)
+    assert (error.text, error.cut_off, error.output_tokens) == (text.replace("|", ""), bool(text), 8)
+
+
+@pytest.mark.parametrize("tokens", [7, 9])
+def test_an_answer_that_ends_elsewhere_than_at_its_limit_is_whole(tokens, monkeypatch):
+    """A shorter answer is whole, and so is one of a server that does not keep the limit."""
+    with serving(llama("Once upon| a time", tokens), monkeypatch):
+        reply = ask(open_agent("openai:gpt-4o"), max_output_tokens=8)
+    assert (reply.text, reply.output_tokens) == ("Once upon a time", tokens)
+
+
 def reaching(status, words="", **facts):
     """An answer that refuses."""
     return lambda handler: handler.refuse(status, words, **facts)

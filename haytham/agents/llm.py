@@ -168,13 +168,16 @@ class _Call:
         )
 
     def _wanting(self) -> AgentFailed | None:
-        """What is wrong with an answer that came to its end."""
+        """What is wrong with an answer that came to its end.
+
+        Some servers call an answer completed that was cut off: one with as many tokens as it may have was.
+        """
         last = self._answers[-1]
         if not _has_ended(last):
             return failure(BROKEN, self._called, text=self._text)
         if last.finish_reason == "content_filter":
             return self._failed(FILTERED, words=_why(last, self._called))
-        if last.finish_reason == "length":
+        if last.finish_reason == "length" or last.usage.output_tokens == self._spec.max_output_tokens:
             found = self._failed(CUT_OFF if self._text.strip() else ALL_THOUGHT, most=self._spec.max_output_tokens)
             found.cut_off = bool(self._text.strip())
             return found
