@@ -296,7 +296,7 @@ class Runner:
         }
         if failed:
             facts["errors"] = [f"{name}: {outputs[name].get('error_message') or 'failed'}" for name in failed]
-        self._session.save_checkpoint(phase.number, facts, rows)
+        self._session.save_checkpoint(phase.number, facts, rows, report=False)
         self._events.emit("phase_ended", phase=phase.number, status=status)
 
     def _ledger_costs(self, reading: Reading, phase: Phase) -> dict[str, float | None]:

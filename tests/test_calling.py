@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from haytham.runner import Runner
 from haytham.session.spend import Account, Call, Spend
 from haytham.session.standing import summarize
 from haytham.store import MemoryStore
-from scripted import AT_ONCE, Desk
+from scripted import AT_ONCE, Crash, Desk, Dying
 from test_agent_llm import hello, serving
 
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
@@ -552,3 +553,21 @@ def test_a_line_that_a_crash_cut_off_stops_nothing(tmp_path):
     path = desk.base / desk.session.prefix / "spend.jsonl"
     path.write_bytes(path.read_bytes() + b'{"time": "2026-01-01T00:00:00Z", "event": "reser')
     assert desk.resume() == ("waiting", 1)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_crash_while_a_phase_is_saved_loses_no_reported_cost(tmp_path, done):
+    """What a program reports is in the spend file before it is in the checkpoint, wherever the process dies."""
+    facts = {"status": "completed", "started": None, "completed": None, "duration": None}
+    facts |= {"retry_count": 0, "execution_mode": "single"}
+    crashes = 0
+    for at in range(1, 9):
+        desk = Desk(tmp_path / str(at), ONE)
+        session = desk.over(Dying(desk.base, at, done=done))
+        with suppress(Crash):
+            session.save_checkpoint(1, facts, [{"agent_name": "a", "status": "completed", "cost": 0.5}])
+            continue
+        crashes += 1
+        if (desk.folder(1) / "checkpoint.md").exists():
+            assert account(desk).total.cost == 0.5
+    assert crashes > 2

@@ -12,6 +12,7 @@ import pytest
 
 import paid
 from command import IDEA, frozen, haytham, process, session_folder, workflow
+from haytham import CheckpointManager, ProjectManager
 from test_agent_llm import hello, serving
 
 TESTS = Path(__file__).parent
@@ -286,6 +287,96 @@ def test_a_call_that_was_killed_is_shown_as_not_settled(here, site):
     said = f"1 call begun and not settled: up to {reserved['tokens']:,} tokens, unknown, counted in full"
     assert f"\n{said}\n" in out
     assert haytham("cost", "--json", cwd=here).json["own"]["unsettled"]["tokens"] == reserved["tokens"]
+
+
+def program(here):
+    """A session that a program saves, and its manager with the ids filled in."""
+    project = ProjectManager(here / "projects").create_project("ann", IDEA)["project_id"]
+    ids = project, ProjectManager(here / "projects").start_session(project)["session_id"]
+    return CheckpointManager(here / "projects"), ids
+
+
+def row(agent, **given):
+    return {"agent_name": agent, "status": "completed", **given}
+
+
+def told(here):
+    """Tokens and cost as `cost`, `status` and the manifest tell them; all the same."""
+    spent = haytham("cost", "--json", cwd=here).json["spent"]
+    assert haytham("status", "--json", cwd=here).json["spent"] == spent
+    tokens, cost = re.search(r"\n- Total Tokens: (.*)\n- Total Cost: (.*)\n", manifest(here)).groups()
+    assert (tokens, cost) == (str(spent["tokens"]), f"${spent['cost']:g}")
+    assert haytham("validate", cwd=here).code == 0
+    return spent["tokens"], spent["cost"]
+
+
+def test_costs_given_to_save_checkpoint_are_told_everywhere(tmp_path):
+    """What a program says its agents cost is a line each in the spend file; cost, status and the manifest agree."""
+    manager, ids = program(tmp_path)
+    rows = [row("a", tokens=15000, cost=0.0375), row("b", input_tokens=10, output_tokens=5, cost=0.01), row("c")]
+    manager.save_checkpoint(*ids, 1, "completed", rows)
+    assert [(line["event"], line["agent"], line["attempt"], line["cost"]) for line in ledger(tmp_path)] == [
+        ("reported", "a", 1, 0.0375),
+        ("reported", "b", 1, 0.01),
+    ]
+    assert told(tmp_path) == (15015, 0.0475)
+    agents = haytham("cost", "--json", cwd=tmp_path).json["agents"]
+    assert [(one["agent"], one["tokens"], one["cost"], one["models"]) for one in agents] == [
+        ("a", 15000, 0.0375, []),
+        ("b", 15, 0.01, []),
+    ]
+    assert "~" not in haytham("cost", cwd=tmp_path).out
+
+
+def test_of_reports_on_one_phase_agent_and_attempt_the_last_counts(tmp_path):
+    """A phase that is saved again says what its agents cost by then; another attempt, phase or agent adds to that."""
+    manager, ids = program(tmp_path)
+    for cost in (0.1, 0.2, 0.2):
+        manager.save_checkpoint(*ids, 1, "in_progress", [row("a", cost=cost, tokens=5)])
+    assert ([line["cost"] for line in ledger(tmp_path)], told(tmp_path)) == ([0.1, 0.2], (5, 0.2))
+    manager.save_checkpoint(*ids, 1, "completed", [row("a")])
+    assert told(tmp_path) == (5, 0.2)
+    manager.save_checkpoint(*ids, 1, "completed", [row("a", cost=0.3)], retry_count=1)
+    manager.save_checkpoint(*ids, 2, "completed", [row("a", cost=0.4, tokens=1), row("b", cost=0.0)])
+    assert told(tmp_path) == (6, 0.9)
+
+
+def test_tokens_of_an_output_that_a_program_saves_are_told_too(tmp_path):
+    """The tokens in an agent's own file complete what was reported of it, whichever is saved first."""
+    manager, ids = program(tmp_path)
+    manager.save_agent_output(*ids, 1, "a", "text", input_tokens=10, output_tokens=5)
+    manager.save_checkpoint(*ids, 1, "completed", [row("a", cost=0.1), row("b", cost=0.2)])
+    manager.save_agent_output(*ids, 1, "b", "text", input_tokens=20, output_tokens=5)
+    assert told(tmp_path) == (40, 0.3)
+    manager.save_agent_output(*ids, 1, "b", "once more", input_tokens=20, output_tokens=6)
+    assert told(tmp_path) == (41, 0.3)
+
+
+def test_what_a_run_counted_itself_is_not_reported_once_more(spent):
+    """A program that saves a phase which a run paid for adds nothing; what it reported before a run is added to."""
+    folder = session_folder(spent)
+    manager, ids = CheckpointManager(spent / "projects"), (folder.parts[-3], folder.name)
+    before = told(spent)
+    assert before == (21, 0.75)
+    manager.save_checkpoint(*ids, 1, "completed", [row("one", cost=0.25, tokens=7)])
+    assert told(spent) == before
+    manager.save_checkpoint(*ids, 2, "completed", [row("left", cost=0.25), row("other", cost=0.5)])
+    assert told(spent) == (21, 1.25)
+    assert haytham("retry", "2", "--max-cost", "1.25", cwd=spent).code == 5
+
+
+def test_what_was_spent_in_earlier_attempts_is_in_the_manifest(spent):
+    """A phase that runs again costs again: the manifest tells all that was spent, as `cost` does."""
+    assert haytham("retry", "1", cwd=spent).code == 3
+    assert told(spent) == (28, 1.0)
+
+
+def test_a_replay_has_spent_nothing_in_the_manifest_either(here):
+    """What recorded calls cost when they were recorded is not spent again."""
+    haytham("run", IDEA, "--workflow", "mine", "--yes", "--record", "said", cwd=here)
+    shutil.rmtree(here / "projects")
+    assert haytham("run", IDEA, "--workflow", "mine", "--yes", "--model", "replay:said", cwd=here).code == 0
+    assert told(here) == (0, 0.0)
 
 
 def test_nothing_is_spent_without_a_model(tmp_path):

@@ -14,6 +14,7 @@ from haytham import clock
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.cli.difference import drawn, facts, stat
 from haytham.compare import Change, Side, compare
+from haytham.session.layout import NEVER_FROZEN
 from hostile import texts
 
 IDS = ("p", "s")
@@ -41,8 +42,8 @@ def pair(tmp_path):
 
 
 def side(manager, folder):
-    """The session as it is now."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """The session as it is now, as a snapshot would hold it."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in NEVER_FROZEN)
     documents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     return Side(documents, manager.load_session(*IDS)["status"])
 

@@ -14,6 +14,7 @@ from haytham.compare import Change, Side, _differences, compare
 from haytham.document.kind import load_kind
 from haytham.document.render import render
 from haytham.session import Session
+from haytham.session.restoring import frozen_keys
 from haytham.session.standing import summarize
 from haytham.store import MemoryStore
 from haytham.workflow import shipped_workflow
@@ -41,8 +42,8 @@ def session():
 
 
 def side(session):
-    """The session as it is now."""
-    paths = [key.removeprefix(session.prefix) for key in session.store.keys(session.prefix)]
+    """The session as it is now, as a snapshot would hold it."""
+    paths = frozen_keys(session.store, session.prefix)
     status = summarize(session.read()).status
     return Side({path: session.store.read(session.prefix + path) for path in paths}, status)
 

@@ -79,9 +79,9 @@ def _spent(calls: Sequence[Call]) -> Row:
         "failed": sum(call.outcome == "failed" for call in calls),
         "input_tokens": _known(call.input_tokens for call in calls),
         "output_tokens": _known(call.output_tokens for call in calls),
-        "estimated": any(None in (call.input_tokens, call.output_tokens) for call in calls),
+        "estimated": any(call.is_estimated for call in calls),
         "seconds": round(sum(call.seconds or 0.0 for call in calls), 3),
-        "models": sorted({call.model for call in calls}),
+        "models": sorted({call.model for call in calls if call.model}),
         "counted_as_reserved": sums(added(call.amount for call in calls if call.is_price_assumed)),
         "unsettled": sums(added(call.amount for call in open_calls)),
     }

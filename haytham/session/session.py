@@ -20,6 +20,7 @@ from haytham.session.reading import Reading
 from haytham.session.restoring import finish, is_unfinished
 from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_checkpoint, shown_feedback, shown_manifest, shown_output
+from haytham.session.spend import Spend
 from haytham.session.standing import Standing, refusal, summarize
 from haytham.session.state import change_state, read_state
 from haytham.session.summary import Summary, decide
@@ -117,13 +118,22 @@ class Session:
         with self._locked():
             return compute(self.read())
 
-    def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any) -> None:
-        """Save how a phase stands, and what its agents did as far as their own files do not say."""
-        rows = ledger.read_rows(agents)
+    def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any, *, report: bool = True) -> None:
+        """Save how a phase stands, and what its agents did as far as their own files do not say.
+
+        What the agents took is reported as spent, unless the caller counts its calls itself.
+        """
+        given = ledger.read_rows(agents)
         with self.saving() as reading:
             phase = reading.there(number)
-            rows = [ledger.merged(row, reading.output_head(phase, row["agent_name"])) for row in rows]
+            heads = [reading.output_head(phase, row["agent_name"]) for row in given]
+            rows = [ledger.merged(row, head) for row, head in zip(given, heads, strict=True)]
             value = {**facts, "saved": reading.last_saved() + 1, "phase": phase.number, "ledger": rows}
+            if report:
+                self._shelf.check("checkpoint", value)  # money is on record before the phase is: a crash loses none
+                own = [head is None or "task" not in head for head in heads]  # the others' tokens a run has counted
+                told = [row if is_own else one for row, one, is_own in zip(rows, given, own, strict=True)]
+                self._report_spending(reading, phase, value, told)
             self.write_checkpoint(reading, phase, value)
 
     def save_output(self, number: Any, agent_name: str, facts: Mapping[str, Any], text: str) -> None:
@@ -144,7 +154,17 @@ class Session:
             over = reading.output(phase, agent_name)
             key = reading.folder(phase) + layout.output_file(agent_name)
             self.write(reading, "agent_output", key, value, shown=shown_output(phase, agent_name), over=over)
-            self._redraw_checkpoint(reading, phase, value, None if over is None else over.value)
+            checkpoint = self._redraw_checkpoint(reading, phase, value, None if over is None else over.value)
+            if checkpoint is not None and "task" not in facts:
+                rows = [row for row in checkpoint["ledger"] if row["agent_name"] == agent_name]
+                self._report_spending(reading, phase, checkpoint, rows)
+
+    def _report_spending(
+        self, reading: Reading, phase: Phase, checkpoint: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Report what agents took that a program called."""
+        attempt = max(reading.attempt(phase), checkpoint["retry_count"] + 1)
+        Spend(self.store, self.prefix).report(phase.number, attempt, rows)
 
     def save_task(self, number: Any, task: Task) -> None:
         """Save what an agent is asked, to the letter."""
@@ -325,15 +345,17 @@ class Session:
 
     def _redraw_checkpoint(
         self, reading: Reading, phase: Phase, output: Value, before: Mapping[str, Any] | None
-    ) -> None:
-        """Let the checkpoint show what an agent's file says now."""
+    ) -> Mapping[str, Any] | None:
+        """Let the checkpoint show what an agent's file says now; return what it says, None where it cannot be drawn."""
+        drawn: Mapping[str, Any] | None = None
         with _only_shown(reading.folder(phase) + layout.CHECKPOINT):
             there = reading.checkpoint(phase)
-            if there is None:
-                return
-            rows = ledger.updated(there.value["ledger"], output, before)
-            if rows != there.value["ledger"]:
-                self.write_checkpoint(reading, phase, {**there.value, "ledger": rows})
+            if there is not None:
+                value = {**there.value, "ledger": ledger.updated(there.value["ledger"], output, before)}
+                if value["ledger"] != there.value["ledger"]:
+                    self.write_checkpoint(reading, phase, value)
+                drawn = value
+        return drawn
 
     def write(  # noqa: PLR0913 - a document, and what it is written over
         self,

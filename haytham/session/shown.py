@@ -10,7 +10,8 @@ from haytham.session.summary import next_phase, row_tokens, total
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from haytham.session.summary import Summary
+    from haytham.budget import Total
+    from haytham.session.summary import Summary, Value
     from haytham.workflow import Phase
 
 Shown = dict[str, Any]
@@ -29,9 +30,22 @@ def shown_manifest(summary: Summary) -> Shown:
         "current_status": summary.statuses.get(current),
         "can_resume": status not in ("completed", "rejected"),
         "total_duration": total(value["duration"] for value in summary.checkpoints.values()),
-        "total_tokens": total(row_tokens(row) for row in rows),
-        "total_cost": total(row["cost"] for row in rows),
+        "total_tokens": _spent_tokens(summary.spent, rows),
+        "total_cost": _spent_cost(summary.spent, rows),
     }
+
+
+def _spent_tokens(spent: Total, rows: list[Value]) -> int | None:
+    """Return all tokens spent; None where no agent tells any."""
+    is_told = spent.tokens or any(row_tokens(row) is not None for row in rows)
+    return spent.tokens if is_told else None
+
+
+def _spent_cost(spent: Total, rows: list[Value]) -> float | None:
+    """Return all that was spent, as far as known; agents that tell a cost and were not paid for cost nothing."""
+    if spent.calls:
+        return spent.known
+    return 0.0 if any(row["cost"] is not None for row in rows) else None
 
 
 def _phase_row(phase: Phase, summary: Summary) -> Shown:

@@ -1,5 +1,7 @@
 """What a session has spent: a line when a call is reserved and one when it is settled. Only grows, never rewound.
 
+A program that calls agents itself reports what they took, in one line for each phase, agent and attempt.
+
 A reservation that was never settled counts in full: whoever was killed in between may have been charged. So does the
 part of it that the settlement does not tell.
 """
@@ -14,17 +16,25 @@ from haytham import clock
 from haytham.budget import Amount, Total, added
 from haytham.errors import Problem
 from haytham.session import layout
+from haytham.session.summary import row_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from haytham.store.protocol import Store
 
 Line = dict[str, Any]
+REPORTED = "reported"
 _MOST = 10**15
+_REPORTED_COLUMNS = ("tokens", "input_tokens", "output_tokens", "cost", "seconds")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an agent: what was reserved for it, and, once it is settled, what it took."""
+    """One call of an agent: what was reserved for it, and, once it is settled, what it took.
+
+    Also what a program reports of an agent in an attempt, as one call; its outcome is `reported`.
+    """
 
     id: str
     phase: int
@@ -44,6 +54,11 @@ class Call:
         if self.settled is None:
             return self.reserved
         return replace(self.settled, cost=self.reserved.cost) if self.is_price_assumed else self.settled
+
+    @property
+    def is_estimated(self) -> bool:
+        """Return whether the tokens are not those that the agent or the program told."""
+        return self.outcome != REPORTED and None in (self.input_tokens, self.output_tokens)
 
     @property
     def is_price_assumed(self) -> bool:
@@ -131,6 +146,19 @@ class Spend:
         amount = {"tokens": refused.estimate.tokens, "cost": refused.estimate.cost}
         self._append("refused", phase=phase, agent=agent, **amount, **facts)
 
+    def report(self, phase: int, attempt: int, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Say what agents took that a program called, by the rows of a checkpoint, where that is news.
+
+        A row replaces what was reported before, but for what it does not tell. Calls of a run count by themselves.
+        """
+        known = {(call.phase, call.agent, call.attempt): call for call in self.read().calls}
+        for row in rows:
+            before = known.get((phase, row["agent_name"], attempt))
+            facts = _reported_facts(row, before)
+            is_counted = before is not None and before.outcome != REPORTED
+            if facts and not is_counted and facts != _reported_facts({}, before):
+                self._append(REPORTED, phase=phase, agent=row["agent_name"], attempt=attempt, **facts)
+
     def begin(self) -> None:
         """Say that a run begins, where calls were refused in the one before it: they will be asked for again."""
         if self.read().refused:
@@ -144,6 +172,18 @@ def inherited_line(session_id: str, total: Total) -> bytes:
     """The first line of a fork: what was spent before it, which it does not get back."""
     sums = {"tokens": total.tokens, "cost": total.cost, "unknown": total.unknown, "calls": total.calls}
     return _line("inherited", {"session": session_id, **sums})
+
+
+def _reported_facts(row: Mapping[str, Any], before: Call | None) -> Line:
+    """Return what is known of an agent: as its row says, else as it was reported before; empty where nothing is."""
+    given = {**row, "tokens": row_tokens(row) if row else None, "seconds": row.get("duration")}
+    earlier: Line = {}
+    if before is not None and before.settled is not None:
+        counts = {name: getattr(before, name) for name in ("input_tokens", "output_tokens", "seconds")}
+        earlier = {**counts, "tokens": before.settled.tokens, "cost": before.settled.cost}
+    facts = {name: earlier.get(name) if given.get(name) is None else given[name] for name in _REPORTED_COLUMNS}
+    is_news = any(facts[name] is not None for name in ("tokens", "cost"))
+    return {**facts, "tokens": facts["tokens"] or 0} if is_news else {}
 
 
 def _line(event: str, facts: Line) -> bytes:
@@ -173,6 +213,10 @@ def _account(lines: list[Line]) -> Account:
                 calls[call.id] = call
             case "settled" if str(line.get("call")) in calls:
                 calls[str(line["call"])] = _settled(calls[str(line["call"])], line)
+            case "reported":
+                call = _reported(line)
+                if not any(_is_counted_before(one, call) for one in calls.values()):
+                    calls[call.id] = call
             case "inherited":
                 sums = Total(_whole(line, "tokens"), _cost(line) or 0.0, _whole(line, "unknown"), _whole(line, "calls"))
                 account = replace(account, inherited=sums)
@@ -196,6 +240,18 @@ def _reserved(line: Line) -> Call:
         model=str(line.get("model") or ""),
         reserved=_amount(line),
     )
+
+
+def _reported(line: Line) -> Call:
+    call = replace(_reserved(line), reserved=Amount(cost=None))
+    settled = _settled(call, {**line, "outcome": REPORTED})
+    return replace(settled, id=f"{REPORTED} {call.phase} {call.agent} {call.attempt}")
+
+
+def _is_counted_before(call: Call, reported: Call) -> bool:
+    """Return whether a call of a run is of the phase, agent and attempt that a report is about."""
+    about = (call.phase, call.agent, call.attempt) == (reported.phase, reported.agent, reported.attempt)
+    return about and call.outcome != REPORTED
 
 
 def _settled(call: Call, line: Line) -> Call:

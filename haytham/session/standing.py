@@ -177,6 +177,7 @@ def summarize(reading: Reading, manifest: Mapping[str, Any] | None = None) -> Su
     is_closed = "closed" in (manifest or reading.manifest.value)
     facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {})
     try:
+        facts = replace(facts, spent=reading.account().total)
         reviews = {phase.number: review for phase in reading.phases if (review := reading.review(phase))}
         standing = Standing(reading)
     except (HaythamError, OSError) as error:

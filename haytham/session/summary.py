@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from haytham.budget import Total
 from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Summary:
     changed: Mapping[int, str] = field(default_factory=dict)
     status: str = "in_progress"
     error: Exception | None = None
+    spent: Total = field(default_factory=Total)
 
     @property
     def statuses(self) -> dict[int, str]:
