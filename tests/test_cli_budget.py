@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import paid
-from command import IDEA, frozen, haytham, process, session_folder, workflow
+from command import IDEA, edit, frozen, haytham, process, session_folder, workflow
 from haytham import CheckpointManager, ProjectManager
 from test_agent_llm import hello, serving
 
@@ -400,6 +400,61 @@ def test_what_was_recorded_answers_again_without_a_call(here):
     assert haytham("show", "2", "--json", cwd=here).json["texts"] == first
     assert before == paid.SEEN == ["one", "left", "right"]
     assert haytham("cost", cwd=here).out.endswith("nothing was spent\n")
+
+
+def recorded(here, folder="said"):
+    return sorted(path.name.partition("-")[0] for path in (here / folder).glob("*.json"))
+
+
+def test_record_holds_until_it_is_changed(here):
+    """What `--record` says holds after a gate, for resume and retry; another folder or `--no-record` changes it."""
+    workflow(here, ["one", "two", "three", "four"], model="python:paid:cheap")
+    assert haytham("run", IDEA, "--workflow", "mine", "--record", "said", cwd=here).code == 3
+    haytham("approve", cwd=here)
+    assert haytham("resume", cwd=here).code == 3
+    assert recorded(here) == ["one", "two"]
+    assert haytham("retry", "2", cwd=here).code == 3
+    assert recorded(here) == ["one", "two", "two"]
+    haytham("approve", cwd=here)
+    assert haytham("resume", "--record", "other", cwd=here).code == 3
+    assert (recorded(here), recorded(here, "other")) == (["one", "two", "two"], ["three"])
+    haytham("approve", cwd=here)
+    assert haytham("resume", "--no-record", cwd=here).code == 3
+    assert haytham("retry", "4", cwd=here).code == 3
+    assert (recorded(here), recorded(here, "other")) == (["one", "two", "two"], ["three"])
+    events = map(json.loads, (session_folder(here) / "events.jsonl").read_text(encoding="utf-8").splitlines())
+    assert [event["record"] for event in events if "record" in event] == ["said", "other", None]
+
+
+def test_a_folder_for_recordings_that_a_session_brings_along_is_not_written_to(here):
+    """A manifest from elsewhere makes nobody write to a folder that they did not name themselves; that is said."""
+    assert haytham("run", IDEA, "--workflow", "mine", cwd=here).code == 3
+    edit(session_folder(here) / "session_manifest.md", "\norigin:", "\nrecord: said\norigin:")
+    haytham("approve", cwd=here)
+    answer = haytham("resume", cwd=here)
+    said = (
+        "replies are not recorded: the session names the folder 'said', and you did not; to record there: --record said"
+    )
+    assert (answer.code, f"haytham: {said}\n" in answer.err, (here / "said").exists()) == (3, True, False)
+    assert haytham("retry", "2", "--record", "said", cwd=here).code == 3
+    assert recorded(here) == ["left", "right"]
+
+
+def test_a_folder_for_recordings_that_cannot_be_remembered_is_used_all_the_same(here):
+    """Where the list of this user cannot be written, a command records what it asks for, and says that it is all."""
+    (here / "no_folder").touch()
+    words = ("run", IDEA, "--model", "worksheet", "--record", "said")
+    answer = haytham(*words, cwd=here, XDG_STATE_HOME=str(here / "no_folder"))
+    assert (answer.code, "haytham: replies are recorded in said by this command alone: " in answer.err) == (3, True)
+    assert recorded(here) == ["concept_expansion"]
+
+
+@pytest.mark.parametrize("words", ["--record said --no-record", "--record a\nb"])
+def test_a_wish_for_recording_that_cannot_be_kept_is_refused(here, words):
+    """Recording and not recording, or a folder whose name no manifest could hold: exit 2, and nothing is made."""
+    answer = haytham("run", IDEA, *words.split(" "), cwd=here)
+    assert (answer.code, answer.err.startswith("haytham: --record")) == (2, True)
+    assert not (here / "projects").exists()
 
 
 def test_the_environment_names_a_model_for_new_sessions(here):

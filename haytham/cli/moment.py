@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from haytham.snapshot.snapshot import Snapshot
 
 _MOST_NAMES = 20
+_SETTINGS = ("model", "max_cost", "max_tokens", "record")
 
 
 def session_at(here: Here, snapshot: Snapshot) -> Session:
@@ -102,7 +103,7 @@ def _settings(session: Session) -> dict[str, Any]:
         manifest = session.read().manifest.value
     except (HaythamError, OSError):
         return {}
-    return {f"--{name.replace('_', '-')}": manifest.get(name) for name in ("model", "max_cost", "max_tokens")}
+    return {f"--{name.replace('_', '-')}": manifest.get(name) for name in _SETTINGS}
 
 
 def _present(session: Session) -> dict[str, bytes]:

@@ -63,8 +63,7 @@ def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -
     session = here.session(_project(here, idea, user, given), clock.new_id())
     session.create(user_id=user, source=source, mode=mode, model=asking.model)
     _tell_start(session, user=user, mode=mode, source=source, asking=asking)
-    if asking.limits:
-        session.change_manifest(asking.kept)
+    asking.store(session)
     if given["workflow"] or asking.model:  # who names it trusts it
         trust(session)
     return session
@@ -121,5 +120,6 @@ def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles
         "origin": source.origin,
         "model": asking.model,
         **asking.limits,
+        **asking.recording,
     }
     Events(session.store, session.prefix + EVENTS).emit(STARTED, **facts)

@@ -31,10 +31,22 @@ def may_name_model(session: Session) -> bool:
 def trust(session: Session) -> None:
     """Put this session's workflow and model on the list, where they can run code or lead elsewhere."""
     if _needs_trust(session) and not _is_listed(session):
-        path = _path()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(_key(session) + "\n")
+        _add(_key(session))
+
+
+def allow_recording(folder: Path) -> None:
+    """Put a folder on the list that a person named for recordings."""
+    if not may_record(folder):
+        _add(_record_key(folder))
+
+
+def may_record(folder: Path) -> bool:
+    """Return whether a person named this folder for recordings on this machine."""
+    return _record_key(folder) in _listed()
+
+
+def _record_key(folder: Path) -> str:
+    return text_digest(f"record {folder.absolute()}")
 
 
 def see_own_modules() -> None:
@@ -70,10 +82,17 @@ def _key(session: Session) -> str:
     return text_digest(f"{value['workflow']} {value.get('model', '')}")
 
 
+def _add(key: str) -> None:
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(key + "\n")
+
+
 def _listed() -> set[str]:
     try:
         return set(_path().read_text(encoding="utf-8").split())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return set()
 
 

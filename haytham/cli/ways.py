@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from haytham.calling import Ways
     from haytham.session import Session
+
+log = logging.getLogger(__name__)
 
 REPLAY = "replay:"
 _MODEL = "The model for agents that name none of their own; replay:DIR answers for all. Holds until it is changed."
@@ -60,8 +63,9 @@ def asking_options(command: Callable[..., None]) -> Callable[..., None]:
             "--record",
             metavar="DIR",
             type=click.Path(path_type=Path),
-            help="Keep every reply in DIR, from which --model replay:DIR answers.",
+            help="Keep every reply in DIR, from which --model replay:DIR answers; holds until it is changed.",
         ),
+        click.option("--no-record", is_flag=True, help="Record no longer."),
         click.option(
             "--max-tokens", metavar="N", type=_TOKENS, help="The most tokens it may take; holds until it is changed."
         ),
@@ -82,6 +86,7 @@ class Asking:
     limits: Mapping[str, float]
     record: Path | None
     max_output_tokens: int | None
+    no_record: bool = False
 
     def ways(self, session: Session) -> Ways:
         """How agents of a session are asked: a replay that it runs on answers for all of them."""
@@ -89,38 +94,89 @@ class Asking:
         from haytham.recording import Recorder  # noqa: PLC0415
 
         model, secrets = str(session.read().manifest.value.get("model") or ""), tuple(_secrets(os.environ))
+        folder = self.record or _allowed_folder(session)
         return Ways(
             model=model if model.startswith(REPLAY) else None,
-            recorder=None if self.record is None else Recorder(self.record, secrets=secrets),
+            recorder=None if folder is None else Recorder(folder, secrets=secrets),
             max_output_tokens=self.max_output_tokens,
             secrets=secrets,
         )
 
     @property
-    def kept(self) -> dict[str, float | str]:
-        """The limits as a manifest keeps them: money as text, which no formatter changes."""
+    def kept(self) -> dict[str, float | str | None]:
+        """Limits and folder as a manifest keeps them: money as text, which no formatter changes."""
         from haytham.budget import written  # noqa: PLC0415
 
-        return {name: written(value) if name == "max_cost" else value for name, value in self.limits.items()}
+        limits = {name: written(value) if name == "max_cost" else value for name, value in self.limits.items()}
+        return {**limits, **self.recording}
+
+    @property
+    def recording(self) -> dict[str, str | None]:
+        """Return the folder that replies are to be recorded in, None for none; empty where nothing is said of it."""
+        if self.record is None:
+            return {"record": None} if self.no_record else {}
+        return {"record": str(self.record)}
+
+    def store(self, session: Session) -> None:
+        """Store the limits and the folder for recordings with a session; whoever names a folder may write there."""
+        from haytham.cli.trust import allow_recording  # noqa: PLC0415
+
+        if self.kept:
+            session.change_manifest(self.kept)
+        if self.record is not None:
+            try:
+                allow_recording(self.record)
+            except OSError as error:
+                log.warning("replies are recorded in %s by this command alone: %s", self.record, error)
 
     def settle(self, session: Session) -> None:
         """Store what holds for a session until it is changed, its model and what it may spend; the record tells it."""
-        told: dict[str, Any] = {**self.limits, **({} if self.model is None else {"model": self.model})}
-        if self.limits:
-            session.change_manifest(self.kept)
+        model = {} if self.model is None else {"model": self.model}
+        told: dict[str, Any] = {**self.limits, **model, **self.recording}
+        self.store(session)
         if self.model is not None:
             use_model(session, self.model)
         if told:
             Events(session.store, session.prefix + EVENTS).emit("settings_changed", **told)
+        _warn_of_recording(session)
 
 
 def read_asking(given: Mapping[str, Any], *, starts: bool = False) -> Asking:
     """Take the options of a command that asks agents; for one that starts a session the environment names a model."""
     record: Path | None = given["record"]
+    if record is not None and given["no_record"]:
+        raise Usage("--record and --no-record: say one of them")
+    if record is not None and not str(record).isprintable():
+        raise Usage(f"--record: found {str(record)!r}; allowed: the name of a folder, one line of text")
     if record is not None and record.exists() and not record.is_dir():
         raise Usage(f"--record: {record} is a file; name a folder, which is made where it is not there")
     limits = {name: given[name] for name in ("max_cost", "max_tokens") if given[name] is not None}
-    return Asking(_model(given["model"], starts=starts), limits, record, _max_output_tokens())
+    model, longest = _model(given["model"], starts=starts), _max_output_tokens()
+    return Asking(model, limits, record, longest, no_record=given["no_record"])
+
+
+def _record_folder(session: Session) -> Path | None:
+    """Return the folder that a session names for recordings."""
+    found = session.read().manifest.value.get("record")
+    return None if found is None else Path(found)
+
+
+def _allowed_folder(session: Session) -> Path | None:
+    """Return that folder where a person named it on this machine: a session from elsewhere writes nowhere else."""
+    from haytham.cli.trust import may_record  # noqa: PLC0415
+
+    folder = _record_folder(session)
+    return folder if folder is not None and may_record(folder) else None
+
+
+def _warn_of_recording(session: Session) -> None:
+    """Warn of a folder that a session names and nobody on this machine has: nothing is written there."""
+    folder = _record_folder(session)
+    if folder is not None and _allowed_folder(session) is None:
+        said = (
+            "replies are not recorded: the session names the folder %r, and you did not; to record there: --record %s"
+        )
+        log.warning(said, str(folder), folder)
 
 
 def default_model() -> str | None:
