@@ -57,7 +57,8 @@ class LeftOut:
 class Previous:
     """The attempt before: its texts as a person left them, what they want changed, and what changed in it.
 
-    `by_hand` is what they changed in it themselves; `difference` what is new in it since their review before that.
+    `by_hand` is what they changed in it themselves; `difference` what is new in it since their review before that;
+    `revised` names the agents whose text a person changed, in this attempt or in one that it was made from.
     """
 
     attempt: int
@@ -66,14 +67,20 @@ class Previous:
     changes: tuple[str, ...]
     by_hand: str
     difference: str
+    revised: frozenset[str] = frozenset()
+
+    def revised_text(self, agent: str) -> str:
+        """Return an agent's text if it holds words of a person, else nothing."""
+        return self.texts.get(agent, "") if agent in self.revised else ""
 
 
 @dataclass(frozen=True)
 class Task:
     """What an agent is asked. Its digest covers all that it is made of, and no time, model, memory or state.
 
-    `request` is what a person asks for this time; `state` what the caller keeps with the session, as it is now; to
-    `tell` is to show a piece of the answer while it is being written.
+    `comments` are those that needed phases were approved with; `other_comments` those of other decisions, by phase and
+    occasion. `request` is what a person asks for this time; `state` what the caller keeps with the session, as it is
+    now; to `tell` is to show a piece of the answer while it is being written.
     """
 
     agent: str
@@ -84,6 +91,7 @@ class Task:
     idea: str
     inputs: tuple[Input, ...] = ()
     comments: Mapping[str, str] | None = None
+    other_comments: Mapping[str, str] | None = None
     left_out: tuple[LeftOut, ...] = ()
     before: Mapping[str, str] | None = None
     previous: Previous | None = None
@@ -113,13 +121,15 @@ class Task:
         """What the task is made of: the digest of each part by its name."""
         texts = {"idea": self.idea, "agent file": self.agent_file}
         texts |= {f"phase {given.phase}: {given.agent}": given.text for given in self.inputs}
-        texts |= {f"comments on {name}": text for name, text in (self.comments or {}).items()}
+        comments = {**(self.comments or {}), **(self.other_comments or {})}
+        texts |= {f"comments on {name}": text for name, text in comments.items()}
         texts |= {f"phase {out.phase} left out": out.why for out in self.left_out}
         texts |= {f"before it: {agent}": text for agent, text in (self.before or {}).items()}
         if self.previous is not None:
             texts |= {f"attempt {self.previous.attempt}: {agent}": text for agent, text in self.previous.texts.items()}
-            wanted = json.dumps([self.previous.comments, *self.previous.changes])
-            texts[f"changes wanted after attempt {self.previous.attempt}"] = wanted
+            if self.previous.comments.strip() or self.previous.changes:
+                wanted = json.dumps([self.previous.comments, *self.previous.changes])
+                texts[f"changes wanted after attempt {self.previous.attempt}"] = wanted
         if self.evidence:
             texts["evidence"] = self.evidence
         if self.request:

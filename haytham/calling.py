@@ -216,7 +216,10 @@ class Caller:
         return answer.draft.reply
 
     async def _checked(self, target: _Target, task: Task, spec: AgentSpec, answer: Answer) -> Draft:
-        """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more."""
+        """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more.
+
+        Faults that a person left on the page before are theirs: nobody is sent back to mend them.
+        """
         cut: list[str] = []
         try:
             reply = await self._call(target, task, spec, answer)
@@ -224,7 +227,8 @@ class Caller:
             if not error.cut_off or task.contract is None:
                 raise
             reply, cut = Reply(error.text, model=target.model), [str(error)]
-        found = [] if task.contract is None else task.contract.complaints(reply.text)
+        accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
+        found = [] if task.contract is None else task.contract.complaints(reply.text, accepted=accepted)
         return Draft(reply, cut + [str(problem) for problem in found])
 
     async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: Answer) -> Reply:

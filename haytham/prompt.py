@@ -1,9 +1,13 @@
-"""The exact text an agent is given: its instructions, and all that the task is made of. Values are never templates."""
+"""The exact text an agent is given: its instructions, and all that the task is made of.
+
+Values are never templates, and what people and agents wrote stands in fences: none of it is a heading of the prompt.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, Problem
 from haytham.resource import resource
@@ -14,27 +18,53 @@ if TYPE_CHECKING:
     from haytham.agent import Task
     from haytham.agent_file import AgentSpec
 
+_FENCE_RUN = re.compile("`+")
+_STRUCTURE = re.compile(r"\s*(?:(?:>|[-+*]|\d{1,9}[.)])\s*)*(?:#|`{3}|~{3}|<|(?:=+|-+)\s*\Z)")  # no mere line of text
+
+
+def fenced(text: str) -> str:
+    """Put a text between fences that are longer than any run of their character in it."""
+    longest = max((len(run) for run in _FENCE_RUN.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    end = "" if text.endswith("\n") else "\n"
+    return f"{fence}text\n{text}{end}{fence}"
+
 
 def prompt(task: Task, spec: AgentSpec) -> str:
     """What an agent reads; what its contract asks for stands where its file puts it, else behind the instructions."""
     asked = "" if task.contract is None else task.contract.description()
     instructions = _instructions(task, spec, asked)
     shown = "" if asked and asked.strip() in instructions else asked
-    return _environment().get_template("prompt.md.j2").render(task=task, instructions=instructions, contract=shown)
+    changes = "" if task.previous is None else "\n".join(f"- {change}" for change in task.previous.changes)
+    return _render("prompt.md.j2", {"task": task, "changes": changes}, instructions=instructions, contract=shown)
 
 
 def repair_prompt(task: Task, text: str, complaints: list[str]) -> str:
     """What an agent reads whose reply broke its contract: the same task, its reply, and what is wrong with it."""
-    return _environment().get_template("repair.md.j2").render(prompt=task.prompt, text=text, complaints=complaints)
+    return _render("repair.md.j2", {"text": text, "complaints": complaints}, prompt=task.prompt)
+
+
+def _render(template: str, values: dict[str, Any], **trusted: str) -> str:
+    """Render one of our templates; `trusted` texts are part of the prompt itself."""
+    environment = _environment()
+    safe = environment.filters["safe"]
+    own = {name: safe(text) for name, text in trusted.items()}
+    return environment.get_template(template).render({**values, **own})
 
 
 def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
     """The body of an agent's file, drawn. One of another tool that is no template stands as it is."""
     from jinja2 import TemplateError  # noqa: PLC0415 - only where something is asked
 
-    values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": contract}
+    environment = _environment()
+    values = {
+        "task": task,
+        "idea": task.idea,
+        "phase": task.phase_name,
+        "contract": environment.filters["safe"](contract),
+    }
     try:
-        return _environment().from_string(spec.body).render(values).strip()
+        return environment.from_string(spec.body).render(values).strip()
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         if spec.is_foreign and isinstance(error, TemplateError):
             return spec.body.strip()
@@ -55,13 +85,32 @@ def _line_in(error: Exception) -> int:
 
 @lru_cache(maxsize=1)
 def _environment() -> SandboxedEnvironment:
-    from jinja2 import FileSystemLoader, StrictUndefined  # noqa: PLC0415
+    from jinja2 import FileSystemLoader, StrictUndefined, pass_context  # noqa: PLC0415
+    from jinja2.filters import do_mark_safe  # noqa: PLC0415
     from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415
 
-    return SandboxedEnvironment(
+    @pass_context  # so that constants, too, come by here when a template is rendered, and nothing is escaped for HTML
+    def finalize(_context: object, value: object) -> str:
+        return do_mark_safe(str(value) if hasattr(value, "__html__") else _inline(str(value)))
+
+    environment = SandboxedEnvironment(
         loader=FileSystemLoader(resource("templates")),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        autoescape=True,  # what a macro or a block made is marked, and what comes from a value is not
+        finalize=finalize,
     )
+    environment.filters |= {"fenced": lambda text: do_mark_safe(fenced(text)), "line": _one_line}
+    return environment
+
+
+def _inline(value: str) -> str:
+    """A value as it stands within a line; in fences where it has lines of its own, or would not be text there."""
+    has_lines = len(value.strip("\n").splitlines()) > 1
+    return f"\n\n{fenced(value)}\n\n" if has_lines or _STRUCTURE.match(value) else value
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -393,6 +393,21 @@ def test_a_reply_that_stays_broken_is_the_agents_failure_and_can_be_mended(tmp_p
     assert len(paid.SEEN) == 2
 
 
+def test_what_a_person_left_short_is_not_sent_back(tmp_path):
+    """An agent that keeps a person's short answer is not asked to pad it; one that shortens another's is."""
+    paid.ANSWERS.append("## Answer\n\nIt is so.\n")
+    desk = bound(tmp_path, repairs=0)
+    assert desk.resume() == ("waiting", 1)
+    desk.edit(1, "a", "## Answer\n\nNo\n")
+    for _ in range(2):
+        paid.ANSWERS[:] = ["## Answer\n\nNo\n\n## More\n\nOn top.\n"]
+        desk.request_changes(1, "More.")
+        assert desk.resume() == ("waiting", 1)
+    desk.request_changes(1, "Shorter.")
+    paid.ANSWERS[:] = ["## Answer\n\nN\n"]
+    assert desk.resume() == ("failed", 1)
+
+
 def test_an_answer_that_was_cut_off_is_sent_back_too(tmp_path):
     """That it was stopped at the most it may write is one complaint more, so that the next one is shorter."""
     cut = AgentFailed("was cut off at its 10 output tokens", text="## Ans", input_tokens=1, output_tokens=10, cost=0.0)

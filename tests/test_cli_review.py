@@ -211,6 +211,55 @@ def test_long_and_hostile_outputs_are_shown_short_and_harmless(here):
     assert ended(child)[1] == 3
 
 
+SHORT = "concept_expansion: Problem: found 19 characters; allowed: text of at least 40 characters"
+
+
+def answer_briefly(here):
+    """Answer the first question of the page in fewer characters than its contract asks for."""
+    path = session_folder(here) / "phase_1_concept" / "concept_expansion.md"
+    text = path.read_text(encoding="utf-8")
+    line = next(line for line in text.split("\n") if line.startswith("Not known yet."))
+    path.write_text(text.replace(line, "Anna lost 60 euros.", 1), encoding="utf-8")
+    return path
+
+
+def test_the_gate_says_that_an_answer_is_short(here):
+    """Status, the end of a run and an approval name section, length and minimum; the answer stays through attempts."""
+    path = answer_briefly(here)
+    for _ in range(2):
+        haytham("request-changes", "--change", "Go on", cwd=here)
+        answer = haytham("resume", cwd=here)
+        assert (answer.code, f"haytham: {SHORT}" in answer.err) == (3, True)
+        assert "\nAnna lost 60 euros.\n" in path.read_text(encoding="utf-8")
+    assert f"\nnote: phase 1: {SHORT}" in haytham("status", cwd=here).out
+    (fault,) = haytham("status", "--json", cwd=here).json["phases"][0]["faults"]
+    assert fault.startswith(SHORT)
+    approved = haytham("approve", cwd=here)
+    assert approved.out.startswith("phase 1, Concept Expansion: approved by ann\nnote: " + SHORT)
+    assert approved.code == 0
+    haytham("resume", cwd=here)
+    following = session_folder(here) / "phase_2_market_research" / "market_intelligence.md"
+    assert "- Problem (phase 1): Anna lost 60 euros.\n" in following.read_text(encoding="utf-8")
+    assert "note:" not in haytham("status", cwd=here).out
+
+
+def test_the_prompt_at_the_gate_says_that_an_answer_is_short(here):
+    """Below the text, and again after an edit that decided nothing."""
+    answer_briefly(here)
+    child = terminal(here, "resume", EDITOR=editor(here, []))
+    child.expect(SHORT)
+    child.expect(r"\[q\]uit")
+    child.sendline("e")
+    child.expect("nothing is decided yet")
+    child.expect(SHORT)
+    child.expect(r"\[q\]uit")
+    child.sendline("a")
+    child.expect("phase 1: approved")
+    child.expect(r"phase 2:.*\[q\]uit")
+    child.sendline("q")
+    assert ended(child)[1] == 3
+
+
 def test_no_input_never_asks(here):
     """`--no-input` at a terminal stops at the gate without a prompt."""
     said, code = ended(terminal(here, "resume", "--no-input"))

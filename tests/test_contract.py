@@ -107,6 +107,16 @@ def said(text):
     return [str(problem) for problem in CONTRACT.complaints(text)]
 
 
+def test_faults_of_a_text_that_is_accepted_are_no_complaints():
+    """The same fault at the same place is left out; another one, a missing section and a broken rule are not."""
+    short, other = (REPLY.replace("Gardens without water lose their crops.", text) for text in ("Short.", "Shorter."))
+    ruled, missing = REPLY.replace("Decision: go", "Decision: stop"), REPLY.replace("## Reasons", "## Causes")
+    assert CONTRACT.complaints(f"One line more.\n\n{short}", accepted=short) == []
+    assert len(CONTRACT.complaints(other, accepted=short)) == 1
+    assert CONTRACT.complaints(ruled, accepted=ruled) == CONTRACT.complaints(ruled) != []
+    assert CONTRACT.complaints(missing, accepted=missing) == CONTRACT.complaints(missing) != []
+
+
 def test_a_sound_reply_is_read():
     """A reply with all that is asked for has its values, and no complaint."""
     assert said(REPLY) == []

@@ -8,7 +8,7 @@ import scripted
 from haytham.agent import Input, LeftOut, Previous, Task
 from haytham.agent_file import read_agent
 from haytham.errors import InvalidDocument, InvalidValue
-from haytham.prompt import prompt
+from haytham.prompt import fenced, prompt
 from haytham.session.draft import Draft
 from haytham.session.layout import output_agents
 from haytham.session.names import check_agent_name
@@ -107,14 +107,14 @@ def test_a_task_without_a_request_is_what_it_was():
     task = Task(**TASK)
     assert task.digest == "sha256:f304d85d035de055fda8b64e3271bd610b4d3fd8337898d9eeabcf4bd16e9e98"
     told = prompt(task, read_agent("x", task.agent_file))
-    assert text_digest(told) == "sha256:be4410bd13ca86f86ff9e4e4d210aad6e965b6bd3ae5fd7df0262aef2ad73873"
+    assert text_digest(told) == "sha256:2b564b28fda9c1092730fa430d402c1f7282b1eead556c69266492fc7d8f497d"
 
 
 def test_a_task_shows_its_request_last_and_is_another_one_with_it():
     """The words stand under a heading of their own at the end, are never a template, and count as `input`."""
     plain, task = Task(**TASK), Task(**TASK, request=WORDS)
     spec = read_agent("x", task.agent_file)
-    assert prompt(task, spec) == prompt(plain, spec) + HEADING + WORDS + "\n"
+    assert prompt(task, spec) == prompt(plain, spec) + HEADING + fenced(WORDS) + "\n"
     assert task.parts == {**plain.parts, "input": text_digest(WORDS)}
     assert len({plain.digest, task.digest, Task(**TASK, request="Another.").digest}) == 3
 
@@ -130,7 +130,7 @@ def test_every_agent_of_the_phase_is_given_the_request(desk):
     desk.resume(approve_as="ann")
     given = {agent: HEADING in desk.task(n, agent) for n, agent in ((1, "a"), (2, "b"), (2, "c"), (3, "d"))}
     assert given == {"a": False, "b": True, "c": True, "d": False}
-    assert desk.task(2, "c").endswith(HEADING + "For the second phase.\n")
+    assert desk.task(2, "c").endswith(HEADING + fenced("For the second phase.") + "\n")
 
 
 # What resume makes of it.
@@ -158,7 +158,7 @@ def test_a_request_for_what_is_there_makes_it_run_again(waiting, by_hand):
     assert (verdict.step, verdict.agents, verdict.why) == ("run again", ("a",), "what it builds on has changed (input)")
     assert waiting.resume() == waiting.resume() == ("waiting", 1)
     assert called() == ["a"]
-    assert waiting.task(1, "a").endswith(HEADING + "Shorter.\n\n")
+    assert waiting.task(1, "a").endswith(HEADING + fenced("Shorter.\n") + "\n")
 
 
 @pytest.mark.parametrize("change", [lambda path: path.write_text("Longer."), lambda path: path.unlink()])
@@ -216,7 +216,7 @@ def test_a_request_made_where_changes_are_wanted_is_for_the_next_attempt(desk, w
     ask_for(desk, words)
     assert desk.resume() == ("waiting", 1)
     assert request_file(desk, attempt=1).read_text(encoding="utf-8") == "Name one city."
-    assert desk.task(1, "a").endswith(HEADING + words + "\n")
+    assert desk.task(1, "a").endswith(HEADING + fenced(words) + "\n")
     assert "Too long." in desk.task(1, "a")
     feedback = (desk.folder(1) / "attempts" / "1" / "user_feedback.md").read_text(encoding="utf-8")
     assert "\nby: ann\n" in feedback
@@ -228,7 +228,7 @@ def test_a_request_that_nobody_was_given_stays_for_the_next_task(waiting):
     waiting.request_changes(1, "Too long.")
     assert waiting.resume() == ("waiting", 1)
     assert not request_file(waiting, attempt=1).exists()
-    assert waiting.task(1, "a").endswith(HEADING + "Name one city.\n")
+    assert waiting.task(1, "a").endswith(HEADING + fenced("Name one city.") + "\n")
 
 
 def test_the_copy_of_an_attempt_has_the_request_it_was_given(waiting):
@@ -260,7 +260,7 @@ def test_a_request_that_was_given_is_not_replaced_by_another(desk):
     assert desk.resume() == ("waiting", 1)
     assert called() == ["a", "a"]
     assert desk.session.read().attempt(desk.phase(1)) == 2
-    assert desk.task(1, "a").endswith(HEADING + "In the north.\n")
+    assert desk.task(1, "a").endswith(HEADING + fenced("In the north.") + "\n")
 
 
 def test_a_retry_starts_without_the_request(desk):

@@ -116,6 +116,60 @@ def test_comments_on_an_approval_reach_the_phases_that_build_on_it(desk):
     assert "Think of small towns." not in desk.task(4, "f")
 
 
+def test_comments_of_an_approval_stay_until_another_comment_replaces_them(desk):
+    """An edit, another approval or another attempt without comments leave them in the tasks of dependents."""
+    desk.resume()
+    desk.approve(1, "Only Lyon.")
+    desk.resume()
+    assert "Only Lyon." in desk.task(2, "b")
+    desk.edit(1, "a", "# a\n\nMine.")
+    assert "comments on phase 1" in desk.standing().task(desk.phase(2), "b").parts
+    desk.approve(1)
+    desk.resume()
+    assert "Only Lyon." in desk.task(2, "b")
+    desk.gate.retry(1)
+    desk.resume()
+    desk.approve(1)
+    desk.resume()
+    assert "Only Lyon." in desk.task(2, "b")
+    desk.approve(1, "Only Ghent.")
+    desk.resume()
+    assert ("Only Lyon." in desk.task(2, "b"), "Only Ghent." in desk.task(2, "b")) == (False, True)
+
+
+def test_comments_of_change_requests_reach_later_phases(desk):
+    """Each is in the tasks of phases that build on the text, marked with the attempt that it was asked for in."""
+    desk.resume()
+    desk.request_changes(1, "Too broad.", ["Name one city"])
+    desk.resume()
+    desk.request_changes(1, changes=["Shorter"])
+    desk.resume()
+    desk.request_changes(1, "Use euros.")
+    desk.resume()
+    desk.approve(1, "Go on.")
+    desk.resume(approve_as="ann")
+    for number, agent in ((2, "b"), (2, "c"), (3, "d")):
+        task = desk.task(number, agent)
+        assert "# Phase 1 was approved with these comments\n\n```text\nGo on.\n```\n" in task
+        assert "# Comments on phase 1, asked for in attempt 1\n\n```text\nToo broad.\n```\n" in task
+        assert "# Comments on phase 1, asked for in attempt 3\n\n```text\nUse euros.\n```\n" in task
+        assert "attempt 2" not in task
+        assert "Name one city" not in task
+    assert "Too broad." not in desk.task(4, "f")
+    called()
+    assert (desk.resume(), called()) == (DONE, [])
+
+
+def test_a_comment_on_a_skip_reaches_the_phases_that_are_told_of_it(desk):
+    """Those that build on a skipped phase read why, until it is there after all."""
+    desk.gate.answer(1, "skip", by="ann", comments="We know all that.", changes=[])
+    desk.resume(approve_as="ann")
+    assert "# Comments on phase 1, which was skipped\n\n```text\nWe know all that.\n```\n" in desk.task(2, "b")
+    desk.gate.retry(1)
+    desk.resume(approve_as="ann")
+    assert "We know all that." not in desk.task(2, "b")
+
+
 @pytest.mark.parametrize("lines", [{"comments": "Hm."}, {"approved": "false"}, {"reviewed": "true"}])
 def test_what_decides_nothing_leaves_the_gate_open(desk, lines):
     """Comments alone, or a no without words, decide nothing, and stay as they were written."""
@@ -311,6 +365,57 @@ def test_retry_runs_a_revised_text_again_and_keeps_it_aside(finished):
     assert "Mine." not in finished.text(2, "b")
 
 
+def test_retry_starts_from_the_text_that_a_person_revised(finished):
+    """Their text is in the next task, whatever was decided on it, also once the gate was opened again on it."""
+    finished.edit(1, "a", "# a\n\nFirst words.")
+    finished.approve(1)
+    finished.gate.retry(1)
+    assert finished.resume() == ("waiting", 1)
+    assert "\n# a\n\nFirst words.\n" in finished.task(1, "a")
+    finished.edit(1, "a", "# a\n\nSecond words.")
+    finished.gate.retry(1)
+    assert finished.resume() == ("waiting", 1)
+    assert "\n# a\n\nSecond words.\n" in finished.task(1, "a")
+    finished.approve(1)
+    finished.gate.retry(1)
+    assert finished.resume() == ("waiting", 1)
+    assert "\n# a\n\nSecond words.\n" in finished.task(1, "a")
+    finished.approve(1)
+    called()
+    assert finished.resume(approve_as="ann") == DONE
+    assert "a" not in called()
+
+
+def test_a_copy_of_an_attempt_is_nothing_to_start_from(finished):
+    """An approved text that is edited and approved again is not stale: only an attempt that was run again counts."""
+    for words in ("First words.", "Second words."):
+        finished.edit(1, "a", f"# a\n\n{words}")
+        assert finished.resume() == ("waiting", 1)
+        finished.approve(1)
+    called()
+    assert finished.resume(approve_as="ann") == DONE
+    assert "a" not in called()
+    assert finished.standing().task(finished.phase(1), "a").previous is None
+
+
+def test_an_agent_whose_text_nobody_touched_is_retried_with_the_same_task(finished):
+    """Of two agents side by side only the one with a revised text starts from it."""
+    task = finished.task(2, "c")
+    finished.edit(2, "b", "# b\n\nMine.")
+    finished.gate.retry(2)
+    finished.resume()
+    assert (finished.task(2, "c"), "Mine." in finished.task(2, "b")) == (task, True)
+
+
+def test_words_without_a_decision_reach_the_next_attempt(desk):
+    """Comments that a person left at an open gate are in the task of a retry."""
+    desk.resume()
+    desk.edit_feedback(1, comments="Think of small towns.")
+    desk.gate.retry(1)
+    desk.resume()
+    assert "# Comments on attempt 1\n\n```text\nThink of small towns.\n```\n" in desk.task(1, "a")
+
+
 def test_retry_of_an_approved_phase_is_a_new_attempt_whose_gate_opens(finished):
     """Retry of an approved phase: all its agents run, also to the same text, and a person is asked again."""
     text = finished.text(1, "a")
@@ -469,6 +574,7 @@ def test_a_move_to_an_attempt_that_was_cut_short_is_finished(tmp_path, decide, d
         assert desk.resume() == ("waiting", 2)
         kept = [path for path in desk.folder(2).rglob("b.md") if b"Mine." in path.read_bytes()]
         assert kept
+        assert "Mine." in desk.text(2, "b") + desk.task(2, "b")
         if decide == "changes":
             assert called() == ["b", "c"]
             assert "Shorter." in desk.task(2, "b")

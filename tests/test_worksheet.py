@@ -8,7 +8,7 @@ import re
 
 import mdformat
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
@@ -20,6 +20,7 @@ from haytham.contract.cell import read_cell
 from haytham.errors import InvalidDocument
 from haytham.prompt import prompt
 from hostile import texts
+from scripted import Desk
 from test_contract import SCHEMA, json_values
 from test_contract import paths as schema_paths
 from workbook import ANSWERS, CONTRACTS, GOLDEN, IDEA, PAGES, SPECS, answered, page, pages, task
@@ -28,12 +29,12 @@ NAMES = sorted(CONTRACTS)
 HOSTILE = "---\na: b\n---\n## Verdict\n- Decision: go\n| a | b |\n|---|---|\n```\n<!--\n\r## Problem\r> x\nASSUMPTION"
 
 
-def complaints(agent, text):
-    return [str(problem) for problem in CONTRACTS[agent].complaints(text)]
+def complaints(agent, text, accepted=""):
+    return [str(problem) for problem in CONTRACTS[agent].complaints(text, accepted=accepted)]
 
 
 def previous(agent, text, *, by_hand="+ changed", comments="", changes=()):
-    return Previous(1, {agent: text}, comments, changes, by_hand, "")
+    return Previous(1, {agent: text}, comments, changes, by_hand, "", frozenset({agent} if by_hand else ()))
 
 
 ODD = [0, 3, 1000, True, "", "!", "unknown", ["go"], ["go", "!"], ["", ""], ["holds"], [{"name": "|", "source": "me"}]]
@@ -171,22 +172,23 @@ givens = st.fixed_dictionaries(
 @given(given_=givens, data=st.data())
 @settings(max_examples=rounds(400))
 def test_whatever_is_given_a_page_keeps_its_contract(name, given_, data):
-    """Hostile ideas, inputs, comments and earlier attempts break no page, and each stays to be read in it."""
+    """Hostile ideas, inputs, comments and earlier attempts break no page but where a person did, and stay in it."""
     sources = st.sampled_from(NAMES).flatmap(headed)
     inputs = tuple(Input(2, "Two", "x", text) for text in data.draw(st.lists(sources, max_size=2)))
     before = data.draw(
         st.none() | st.builds(previous, st.just(name), headed(name), comments=texts, changes=st.tuples(texts))
     )
     text = page(name, inputs=inputs, previous=before, **given_)
-    assert complaints(name, text) == []
+    assert complaints(name, text, accepted="" if before is None else before.texts[name]) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pages_made_of_hostile_pages_keep_their_contract(name):
-    """A page that a person has broken is built on, and built anew, without harm."""
+    """A page that a person has broken is built on, and what they broke alone stays broken."""
     for broken in (HOSTILE, page(name).replace("\n", "\n" + HOSTILE, 9), page(name)[:-80] + "```"):
         inputs = tuple(Input(1, "One", other, broken) for other in NAMES)
-        assert complaints(name, page(name, idea=HOSTILE, inputs=inputs, previous=previous(name, broken))) == []
+        text = page(name, idea=HOSTILE, inputs=inputs, previous=previous(name, broken))
+        assert complaints(name, text, accepted=broken) == []
 
 
 # What is carried on.
@@ -339,12 +341,160 @@ def test_a_page_that_nobody_wrote_on_is_made_anew():
 
 
 def test_what_cannot_stay_is_quoted():
-    """A text that would take in what follows it, or that breaks the contract, is kept as a quote below the question."""
+    """A text that would take in what follows it is kept as a quote below the question."""
     broken = page("concept_expansion").replace("Not known yet. ASSUMPTION: ask", "```\nmy answer ASSUMPTION: ask")
     text = page("concept_expansion", previous=previous("concept_expansion", broken))
     assert complaints("concept_expansion", text) == []
     assert "Before, this stood here:\n\n> > Whose day" in text
     assert "> my answer ASSUMPTION: ask" in text
+
+
+def test_a_label_above_a_quote_is_no_answer():
+    """What could not stay is quoted, and the words that say so are not carried on as what a person answered."""
+    broken = page("concept_expansion").replace("Not known yet. ASSUMPTION: ask", "```\nmy answer ASSUMPTION: ask")
+    text = page("concept_expansion", previous=previous("concept_expansion", broken))
+    assert "stood here" in text
+    assert "stood here" not in page("market_intelligence", inputs=(Input(1, "One", "concept_expansion", text),))
+
+
+# A person's words.
+
+SHAPES = [
+    *("{}", "# {}", "## {}", "### {}", "> {}", "- {}", "- [x] {}", "| {} |", "| {0} | 60-80 | me | {0} |", "1. {}"),
+    *("```\n{}", "~~~ {}", "```markdown\n{}\n```", "<!-- {}", "<!-- {} -->", "--> {}", "-->\n## {}", "`<!-- {}`"),
+    *("---\n{}: b\n---", "{}\n====", "{}\n---", "\r{}\r", "\u2028{}", "    {}", "ASSUMPTION: {}", "unknown {}"),
+    *("## The idea: {}", "## The idea\n{}", "## Known from before\n- {}", "## Kept from the page before\n{}"),
+    *("Not known yet. {}", "Before, this stood here:\n{}", "- Decision: {}", "This page is yours to fill in. {}"),
+]
+HEADED = (
+    "## {name}\n{{}}",
+    "## {name} ({{}})",
+    "**{name}**\n{{}}",
+    "{name}\n---\n{{}}",
+    "# {name}\n{{}}",
+    "#### {name}: {{}}",
+)
+
+
+def edits(names):
+    """Edits of a page: where, how, and in what shape each word is put there."""
+    shapes = SHAPES + [shape.format(name=name) for shape in HEADED for name in names]
+    how = st.sampled_from(["between", "behind", "before", "over"])
+    return st.lists(st.tuples(st.floats(0, 1), how, st.sampled_from(shapes)), max_size=4)
+
+
+def edited(text, changes, words):
+    """A page with words put on it, each another one; no word that was put there before is taken away."""
+    lines = text.split("\n")
+    for place, how, shape in changes:
+        at = min(int(place * len(lines)), len(lines) - 1)
+        words.append(f"Word{len(words)}x")
+        put = shape.format(words[-1])
+        if how == "between" or (how == "over" and "Word" in lines[at]):
+            lines.insert(at, put)
+        else:
+            lines[at] = {"over": put, "behind": f"{lines[at]} {put}", "before": f"{put} {lines[at]}"}[how]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+@settings(max_examples=rounds(400))
+def test_every_word_a_person_put_on_a_page_is_on_the_next_one(name, data):
+    """Whatever they write, wherever on the page, it is there in the next attempt and in the one after it."""
+    words, text = [], page(name)
+    for _ in range(data.draw(st.integers(1, 3))):
+        left = edited(text, data.draw(edits([section.name for section in CONTRACTS[name].sections])), words)
+        for before in (left, None):
+            revised = previous(name, before or text, by_hand="".join(words), changes=("Go on",))
+            text = page(name, previous=revised)
+            assert [word for word in words if word not in text] == []
+            assert complaints(name, text, accepted=revised.texts[name]) == []
+
+
+BOTH = """
+name: both
+phases:
+  - {number: 1, name: Concept, slug: one, agents: [a]}
+  - {number: 2, name: Plain, slug: two, agents: [b], needs: [1]}
+modes: {all: [1, 2]}
+"""
+WORKSHEETS = {
+    "agents/a.md": b"---\nmodel: worksheet\nhaytham: {contract: concept_expansion, repairs: 0}\n---\nAsk.\n",
+    "agents/b.md": b"---\nmodel: worksheet\nhaytham: {retries: 0}\n---\nWho is it for? What does it cost?\n",
+}
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("edit"), edits([section.name for section in CONTRACTS["concept_expansion"].sections])),
+        st.tuples(st.sampled_from(["changes", "retry", "approve"]), st.none()),
+    ),
+    min_size=3,
+    max_size=7,
+)
+
+
+@pytest.mark.parametrize(("number", "agent"), [(1, "a"), (2, "b")])
+@given(steps=steps)
+@settings(max_examples=rounds(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_words_stay_on_the_page_through_any_number_of_attempts(tmp_path_factory, number, agent, steps):
+    """Edits, requests for changes, approvals and retries in any order: every word of a person is on the page after."""
+    desk = Desk(tmp_path_factory.mktemp("words"), BOTH, WORKSHEETS)
+    desk.resume()
+    if number == 2:
+        desk.approve(1)
+        desk.resume()
+    words = []
+    for step, changes in steps:
+        if step == "edit":
+            desk.edit(number, agent, edited(desk.text(number, agent), changes, words))
+        elif step == "changes":
+            desk.request_changes(number, changes=["Go on"])
+        else:
+            desk.approve(number)
+        if step == "retry":
+            desk.gate.retry(number)
+        assert desk.resume()[0] in ("waiting", "completed")
+        assert [word for word in words if word not in desk.text(number, agent)] == []
+
+
+def test_a_page_of_an_agent_without_a_contract_keeps_its_answers():
+    """Answers to the questions of its instructions stay under them, and new questions are asked below."""
+    spec = AgentSpec(name="x", body="Who is it for? What does it cost?\n")
+    own = asyncio.run(fill(task("x"), spec)).text.replace("Not known yet.", "Gardeners.", 1)
+    more = AgentSpec(name="x", body="Who is it for? What does it cost? Who pays?\n")
+    text = asyncio.run(fill(task("x", previous=previous("x", own)), more)).text
+    unknown = "Not known yet."
+    answers = f"### Who is it for?\n\nGardeners.\n\n### What does it cost?\n\n{unknown}\n\n### Who pays?\n\n{unknown}\n"
+    assert text.endswith(f"## To answer\n\n{answers}")
+
+
+SHORT = "Anna lost 60 euros."
+
+
+@pytest.mark.parametrize(
+    ("begin", "answer"),
+    [
+        ("Not known yet. ASSUMPTION: ask", SHORT),
+        ("| Something they pay for |", "| A water cart | 180-200 | no other way | the founder |"),
+        ("- Nobody you ask", "It rains in July."),
+        ("Not known yet. ASSUMPTION: write", "Not known yet. Ben would know."),
+    ],
+)
+def test_an_answer_that_breaks_the_contract_stays_the_answer(begin, answer):
+    """A short answer, a cell that cannot hold it, or a sentence in place of a list stand as they were written."""
+    own = answered("concept_expansion", page("concept_expansion"), {"concept_expansion": [(begin, answer)]})
+    text = page("concept_expansion", previous=previous("concept_expansion", own))
+    assert f"\n{answer}\n" in text
+    assert "stood here" not in text
+    assert page("concept_expansion", previous=previous("concept_expansion", text)) == text
+
+
+def test_a_short_answer_is_carried_into_the_next_phase():
+    """It is what the next page knows, word for word, on whatever attempt it was given."""
+    own = answered("concept_expansion", page("concept_expansion"), {"concept_expansion": [("Not known", SHORT)]})
+    text = page("concept_expansion", previous=previous("concept_expansion", own))
+    following = page("market_intelligence", inputs=(Input(1, "One", "concept_expansion", text),))
+    assert f"- Problem (phase 1): {SHORT}\n" in following
 
 
 def test_an_agent_without_a_contract_gets_a_plain_page():

@@ -1,7 +1,8 @@
 """The worksheet: no imitation of a model, but a page to fill in. Deterministic, offline and free.
 
 It puts down what is really there, carries on what a person has answered before, and turns the rest into questions and
-marked assumptions with the cheapest test. What it writes keeps the agent's contract, whatever it is given.
+marked assumptions with the cheapest test. What it writes itself keeps the agent's contract, whatever it is given. Every
+word that a person put on the page before stays, also where it breaks the contract: that is told at the gate.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from haytham.contract import load_contract
 from haytham.contract.block import tables
 from haytham.contract.claim import claims
 from haytham.contract.drawing import asked, table
-from haytham.contract.gathering import Gathered, Given, answer
+from haytham.contract.gathering import NEW_ROWS, STOOD_HERE, Gathered, Given, answer
 from haytham.contract.page import Page, key
 from haytham.contract.prefilling import NOT_KNOWN, Prefilled, decisions, one_line, quoted
 from haytham.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from haytham.agent import Agent, Task
     from haytham.agent_file import AgentSpec
     from haytham.contract import Contract
     from haytham.contract.field import Section
+    from haytham.contract.page import Heading, Passage
 
 IDEA, KNOWN, GROUND, EVIDENCE = "The idea", "Known from before", "What this page builds on", "Evidence on record"
-WANTED, ASKED = "Changes wanted after attempt", "Asked for this time"
-_OWN = tuple(key(title) for title in (IDEA, KNOWN, GROUND, EVIDENCE, WANTED, ASKED))
+WANTED, ASKED, KEPT = "Changes wanted after attempt", "Asked for this time", "Kept from the page before"
+ANSWERS = "To answer"
+_OWN = frozenset(key(title) for title in (IDEA, KNOWN, GROUND, EVIDENCE, ASKED, KEPT))
 _HOW = """\
 This page is yours to fill in. Answer under each question, write over every `unknown`, and put a source beside each
 number: who or what said so, and when. What stays marked as an assumption is carried on until it has been tested."""
 _QUESTION = re.compile(r"[^.?!{}\n]{3,300}\?")
+_OPEN = re.compile(r"(?:no|\d+) assumptions? open")
+_HASHES = re.compile(r" {0,3}#{1,6}[ \t]+")
 _LONGEST_ANSWER = 240
 
 
@@ -59,53 +64,71 @@ class _Workbook:
 
     def __init__(self, task: Task, contract: Contract) -> None:
         self._task, self._contract = task, contract
-        before = "" if task.previous is None else task.previous.texts.get(task.agent, "")
-        self._by_hand = task.previous is not None and bool(task.previous.by_hand)
-        self._before = Page(before if self._by_hand or _HOW not in before else "", [s.name for s in contract.sections])
+        self._sections = {section.name: section for section in contract.sections}
+        self._before = _page_before(task, self._sections)
+        self._accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
         self._said = contract.read("\n".join(self._before.source))
+        self._given = list(_given(task))
+        self._gathered = Gathered(contract, task.idea, self._given)
 
     def page(self) -> str:
-        """The page: what stood in the attempt before stays as it is, where it can."""
-        found = self._before.passages.items()
-        written = {name: "\n\n".join(passage.source() for passage in passages) for name, passages in found}
+        """Write the page: what stood on the page before stays as it is, where the page can hold it."""
+        written = {name: _block(passages) for name, passages in self._before.passages.items()}
         kept = {name: text for name, text in written.items() if self._may_stay(name, text)}
-        text = self._drawn(written, kept)
-        wrong = {problem.section for problem in self._contract.complaints(text)}
-        return self._drawn(written, {name: kept[name] for name in kept if name not in wrong}) if wrong else text
+        while True:
+            text = self._drawn(written, kept)
+            problems = self._contract.complaints(text, accepted=self._accepted)
+            wrong = {problem.section for problem in problems} & kept.keys()
+            if not wrong:
+                return text
+            kept = {name: kept[name] for name in kept if name not in wrong}
 
     def _may_stay(self, name: str, text: str) -> bool:
-        """Whether a text can stand in another page as it is, and says more than that nobody knows."""
-        section = next(section for section in self._contract.sections if section.name == name)
+        """Whether a section can stand on another page as it is, and says more than a page says by itself."""
+        section = self._sections[name]
         if _is_loose(text) or section.body is None:
             return not _is_loose(text)
-        said = self._contract.read(f"## {name}\n\n{text}").get(section.body.name)
+        made = [
+            _made(section, "", Prefilled(gathered))
+            for gathered in (self._gathered, Gathered(self._contract, self._task.idea, []))
+        ]
+        if _missing(text, "\n".join(made)):
+            return True
+        said = self._contract.read(text).get(section.body.name)
         return bool(said) and not (isinstance(said, str) and said.startswith(NOT_KNOWN))
 
     def _drawn(self, written: Mapping[str, str], kept: Mapping[str, str]) -> str:
         """The page with some sections as they were; first without what its rules decide, then with it."""
-        given = list(_given(self._task))
-        gathered = Gathered(self._contract, self._task.idea, given)
-        first = self._sections({}, kept, Prefilled(gathered))
-        own = Gathered(self._contract, self._task.idea, [*given, Given("this page", first)])
-        prefilled = Prefilled(gathered, own, decisions(self._contract, self._contract.read(first)), self._said)
-        top = _top(self._task, self._contract.about, gathered.texts(self._contract.recall))
-        return "\n\n".join([*top, self._sections(written, kept, prefilled), *_others(self._before)]) + "\n"
+        first = self._body({}, kept, Prefilled(self._gathered))
+        own = Gathered(self._contract, self._task.idea, [*self._given, Given("this page", first)])
+        decided = decisions(self._contract, self._contract.read(first))
+        prefilled = Prefilled(self._gathered, own, decided, self._said)
+        top = _top(self._task, self._contract.about, self._gathered.texts(self._contract.recall))
+        return _with_rest([*top, self._body(written, kept, prefilled)], self._before, self._task)
 
-    def _sections(self, written: Mapping[str, str], kept: Mapping[str, str], prefilled: Prefilled) -> str:
-        sections = self._contract.sections
+    def _body(self, written: Mapping[str, str], kept: Mapping[str, str], prefilled: Prefilled) -> str:
         return "\n\n".join(
-            f"## {section.name}\n\n{_kept(section, kept[section.name], prefilled)}"
-            if section.name in kept
-            else self._made(section, written.get(section.name, ""), prefilled)
-            for section in sections
+            _kept(section, kept[name], prefilled) if name in kept else _made(section, written.get(name, ""), prefilled)
+            for name, section in self._sections.items()
         )
 
-    def _made(self, section: Section, written: str, prefilled: Prefilled) -> str:
-        """A section anew: what is asked, what is there, and what stood here before and could not stay."""
-        parts = [f"## {section.name}", asked(section), prefilled.body(section)]
-        if written and self._by_hand:
-            parts += ["Before, this stood here:", quoted(written, len(written))]
-        return "\n\n".join(part for part in parts if part)
+
+def _page_before(task: Task, names: Iterable[str]) -> Page:
+    """Return the page that a page starts from: one that holds words of a person, or that no worksheet wrote."""
+    before = "" if task.previous is None else task.previous.texts.get(task.agent, "")
+    is_kept = task.previous is not None and bool(task.previous.revised_text(task.agent))
+    return Page(before if is_kept or _HOW not in before else "", names)
+
+
+def _made(section: Section, written: str, prefilled: Prefilled) -> str:
+    """Make a section anew: what is asked, what is there, and what stood here before and could not stay."""
+    parts = [f"## {section.name}", asked(section), prefilled.body(section)]
+    text = "\n\n".join(part for part in parts if part)
+    if not _missing(written, text):
+        return text
+    title, _, below = written.partition("\n")
+    quote = below if key(title) == key(section.name) else written
+    return f"{text}\n\n{STOOD_HERE}\n\n{quoted(quote, len(written))}"
 
 
 def _kept(section: Section, text: str, prefilled: Prefilled) -> str:
@@ -113,15 +136,53 @@ def _kept(section: Section, text: str, prefilled: Prefilled) -> str:
     body = section.body
     if body is None or body.form != "table":
         return text
-    rows = Page(f"## {section.name}\n\n{text}", [section.name]).passages[section.name]
+    rows = Page(text, [section.name]).passages.get(section.name, [])
     known = [cells[0] for passage in rows for drawn in tables(passage) for _, cells in drawn.rows]
     new = prefilled.new_rows(body, [answer(first) for first in known])
-    return f"{text}\n\nNew from the phases before:\n\n{table(body, new)}" if new else text
+    return f"{text}\n\n{NEW_ROWS}\n\n{table(body, new)}" if new else text
+
+
+def _block(passages: list[Passage]) -> str:
+    """Return the passages of a section as they were written, each under a heading of the second level."""
+    return "\n\n".join(f"## {_title(passage)}\n{_below(passage)}".rstrip("\n") for passage in passages)
+
+
+def _title(passage: Passage) -> str:
+    """Return the line of a heading as it was written, without its level."""
+    return _HASHES.sub("", passage.page.source[passage.heading.at], count=1)
+
+
+def _below(passage: Passage) -> str:
+    return "\n" + passage.source()
 
 
 def _is_loose(text: str) -> bool:
     """Whether a text opens what it does not close, and would take in what follows it."""
-    return Page(text).open_fence is not None or text.rfind("<!--") > text.rfind("-->")
+    return "End" not in Page(f"# Start\n\n{text}\n\n## End\n\n-->", ["End"]).passages
+
+
+def _with_rest(parts: Iterable[str], before: Page, task: Task) -> str:
+    """Return a page with the sections that a person added to the one before, and with all other words of theirs."""
+    text = "\n\n".join([*parts, *_others(before)])
+    shown = {_OPEN.sub("", line) for line in _counts(task)}
+    lost = _missing("\n".join(line for line in before.source if not _is_shown(line, shown)), text)
+    return "\n\n".join([text, *([f"## {KEPT}\n\n" + "\n".join(f"> {line}" for line in lost)] if lost else [])]) + "\n"
+
+
+def _is_shown(line: str, counts: Collection[str]) -> bool:
+    """Whether a line only shows what is computed anew: a heading of ours, or how many assumptions are open."""
+    hashes = _HASHES.match(line)
+    return _OPEN.sub("", line) in counts or (hashes is not None and key(line[hashes.end() :]) in _OWN)
+
+
+def _missing(text: str, page: str) -> list[str]:
+    """Return the lines of a text that are not on a page; whether they stand in a quote does not count."""
+    there = {_unquoted(line) for line in page.split("\n")}
+    return [line for line in map(_unquoted, text.split("\n")) if line and line not in there]
+
+
+def _unquoted(line: str) -> str:
+    return line.lstrip("> \t").rstrip()
 
 
 def _given(task: Task) -> Iterator[Given]:
@@ -147,22 +208,28 @@ def _top(task: Task, about: str, known: list[tuple[str, str, str]]) -> Iterator[
     if task.previous is not None:
         changes = "\n".join(f"- [ ] {one_line(change)}" for change in task.previous.changes)
         comments = quoted(task.previous.comments) if task.previous.comments.strip() else ""
-        wanted = "\n\n".join(part for part in (comments, changes) if part)
-        yield f"## {WANTED} {task.previous.attempt}\n\n{wanted}"
+        if wanted := "\n\n".join(part for part in (comments, changes) if part):
+            yield f"## {WANTED} {task.previous.attempt}\n\n{wanted}"
     if task.request.strip():
         yield f"## {ASKED}\n\n{quoted(task.request)}"
 
 
 def _ground(task: Task) -> Iterator[str]:
     """What a page builds on: each text with the number of assumptions in it, what is left out, and comments."""
-    lines = [f"- Phase {one.phase}, {one_line(one.name)}, {one.agent}: {_open(one.text)}." for one in task.inputs]
-    lines += [f"- Before this, {agent}: {_open(text)}." for agent, text in (task.before or {}).items()]
+    lines = _counts(task)
     lines += [f"- Phase {out.phase}, {one_line(out.name)}, is left out: {one_line(out.why)}." for out in task.left_out]
     said = [
         f"{one_line(name).capitalize()} was approved with:\n\n{quoted(t)}" for name, t in (task.comments or {}).items()
     ]
+    said += [f"{one_line(name).capitalize()}:\n\n{quoted(t)}" for name, t in (task.other_comments or {}).items()]
     if lines or said:
         yield "\n\n".join([f"## {GROUND}", *(["\n".join(lines)] if lines else []), *said])
+
+
+def _counts(task: Task) -> list[str]:
+    """Return a line for each text that a page builds on, with the number of assumptions in it."""
+    lines = [f"- Phase {one.phase}, {one_line(one.name)}, {one.agent}: {_open(one.text)}." for one in task.inputs]
+    return lines + [f"- Before this, {agent}: {_open(text)}." for agent, text in (task.before or {}).items()]
 
 
 def _open(text: str) -> str:
@@ -171,18 +238,33 @@ def _open(text: str) -> str:
 
 
 def _others(before: Page) -> list[str]:
-    """The sections that a person added to the attempt before, as they are."""
-    return [
-        f"{'#' * passage.heading.level} {passage.heading.title}\n\n"
-        + (quoted(passage.source(), len(before.lines)) if _is_loose(passage.source()) else passage.source())
-        for passage in before.others()
-        if not key(passage.heading.title).startswith(_OWN) and passage.heading.level > 1
-    ]
+    """Return the sections that a person added to the page before, as they are; none stands within another's."""
+    first = before.headings[0] if before.headings and before.headings[0].level == 1 else None
+    found: list[str] = []
+    for passage in before.others():
+        if passage.heading is first or key(passage.heading.title) in _OWN:
+            continue
+        text = f"{_hashes(passage.heading, is_first=not found)} {_title(passage)}\n{_below(passage)}".rstrip("\n")
+        found.append(f"## {one_line(passage.heading.title)}\n\n{quoted(text, len(text))}" if _is_loose(text) else text)
+    return found
+
+
+def _hashes(heading: Heading, *, is_first: bool) -> str:
+    """Return the level of a heading that a person added: one that would go to the section before it is raised."""
+    return "##" if is_first else "#" * heading.level
 
 
 def _questions(task: Task, spec: AgentSpec) -> str:
     """The page of an agent without a contract: the questions of its instructions, else the instructions."""
+    before = _page_before(task, [ANSWERS])
     found = [" ".join(question.split()).strip("-* ") for question in _QUESTION.findall(spec.body)]
     parts = [f"### {one_line(question)}\n\n{NOT_KNOWN}" for question in found if question]
     instructions = quoted(spec.body) if spec.body.strip() else NOT_KNOWN
-    return "\n\n".join([*_top(task, spec.description, []), "## To answer", *(parts or [instructions])]) + "\n"
+    answers = "\n\n".join([f"## {ANSWERS}", *(parts or [instructions])])
+    written = _block(before.passages.get(ANSWERS, []))
+    if written and not _is_loose(written):
+        new = [part for part in parts if _missing(part.partition("\n")[0], written)]
+        answers = "\n\n".join([written, *new])
+    elif written:
+        answers += f"\n\n{STOOD_HERE}\n\n{quoted(written, len(written))}"
+    return _with_rest([*_top(task, spec.description, []), answers], before, task)

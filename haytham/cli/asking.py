@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from haytham.session import layout
+from haytham.session.tasks import commented
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ class _Sources:
             (r"evidence", lambda: session.prefix + layout.EVIDENCE),
             (r"input", lambda: reading.folder(phase) + layout.REQUEST),
             (r"phase (\d+): (.+)", lambda number, agent: self._folder(number) + layout.output_file(agent)),
-            (r"comments on phase (\d+)", lambda number: self._folder(number) + layout.FEEDBACK),
+            (r"comments on phase (\d+)", self._approval),
+            (r"comments on phase (\d+), asked for in attempt (\d+)", self._feedback),
+            (r"comments on phase (\d+), which was skipped", lambda number: self._folder(number) + layout.FEEDBACK),
             (r"before it: (.+)", lambda agent: reading.folder(phase) + layout.output_file(agent)),
             (r"attempt (\d+): (.+)", lambda number, agent: self._aside(number, layout.output_file(agent))),
             (r"changes wanted after attempt (\d+)", lambda number: self._aside(number, layout.FEEDBACK)),
@@ -151,10 +154,22 @@ class _Sources:
     def _folder(self, number: str) -> str:
         return self._reading.folder(self._reading.phase(int(number)))
 
+    def _approval(self, number: str) -> str:
+        """Return the feedback whose comments a phase was approved with."""
+        phase = self._reading.phase(int(number))
+        attempts = (str(attempt) for attempt, _ in commented(self._reading, phase, "approved"))
+        return self._feedback(number, next(attempts, ""))
+
+    def _feedback(self, number: str, attempt: str) -> str:
+        """Return the feedback on an attempt at a phase: an earlier one, else the present one."""
+        return self._in_attempt(self._folder(number), attempt, layout.FEEDBACK)
+
     def _aside(self, number: str, file: str) -> str:
         """A file of an earlier attempt; of one that a run would put aside first, where it lies now."""
-        folder = self._reading.folder(self._phase)
-        key = layout.attempt_prefix(folder, int(number)) + file
+        return self._in_attempt(self._reading.folder(self._phase), number, file)
+
+    def _in_attempt(self, folder: str, attempt: str, file: str) -> str:
+        key = layout.attempt_prefix(folder, int(attempt)) + file if attempt else folder + file
         return key if self._session.store.is_plain(key) else folder + file
 
     def _left_out(self, number: str) -> str:

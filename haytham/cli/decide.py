@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import PHASE, Here, Usage, session_names, who
+from haytham.cli.faults import fault_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +137,9 @@ def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str
     said = {"comments": given["message"], "changes": changes, "anyway": given.get("anyway", False)}
     words = answer(session, number, decision, by=by, **said)
     facts = {"project": session.project_id, "session": session.session_id, "phase": number, "decision": decision}
-    here.answer("decision", {**facts, "by": by}, f"phase {number}, {place.facts.phase.name}: {words} by {by}")
+    faults = fault_lines(standing.reading, place.facts.phase) if decision == "approved" else []
+    told = [f"phase {number}, {place.facts.phase.name}: {words} by {by}", *(f"note: {fault}" for fault in faults)]
+    here.answer("decision", {**facts, "by": by, "faults": faults}, "\n".join(told))
 
 
 def _first_open(here: Here, session: Session, standing: Standing, decision: Decision) -> Place:

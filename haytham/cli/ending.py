@@ -9,6 +9,7 @@ import click
 
 from haytham import errors
 from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
+from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, raised, spent_facts, unknown_words
 from haytham.session.spend import Account
 
@@ -160,9 +161,10 @@ def one_line(text: str) -> str:
 
 
 def hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> list[str]:
-    """What is worth a word after a run: that no model was asked, or that nobody knows what those asked cost."""
+    """What is worth a word after a run: what waits and breaks its contract, that no model was asked, unknown costs."""
     reading = session.read()
-    said = []
+    is_gate = outcome.status == "waiting" and not outcome.agents
+    said = fault_lines(reading, outcome.phase) if outcome.phase is not None and is_gate else []
     if models == {_WORKSHEET} and "model" not in reading.manifest.value:
         command = "run IDEA" if outcome.phase is None else f"resume{here.named(session)}"
         said.append(f"these pages came from the built-in worksheet; for a model: haytham {command} {_MODELS}")

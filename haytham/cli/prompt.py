@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham.cli.context import harmless
+from haytham.cli.faults import fault_lines
 from haytham.errors import HaythamError
 from haytham.text import difference
 
@@ -77,11 +78,13 @@ def _edit(here: Here, session: Session, number: int, by: str) -> bool:
         click.echo(f"haytham: {harmless(said)}", err=True)
         return False
     click.echo("\n".join(told) or "nothing is decided yet; what you wrote is kept")
+    if not told:
+        _show_faults(session, number)
     return bool(told)
 
 
 def _show(session: Session, number: int, seen: Mapping[str, str]) -> None:
-    """Each output, its beginning, and what changed in it since the last review."""
+    """Each output, its beginning, and what changed in it since the last review; then what breaks its contract."""
     reading = session.read()
     phase = reading.phase(number)
     attempt = reading.attempt(phase)
@@ -94,6 +97,16 @@ def _show(session: Session, number: int, seen: Mapping[str, str]) -> None:
         if agent in before and before[agent] != text:
             click.echo(f"\n--- {agent}: what changed since the last review\n")
             click.echo(harmless(difference(before[agent], text, agent)))
+    _show_faults(session, number)
+
+
+def _show_faults(session: Session, number: int) -> None:
+    """Show what breaks the contract in the outputs of a phase; it can be approved all the same."""
+    reading = session.read()
+    faults = fault_lines(reading, reading.phase(number))
+    if faults:
+        click.echo("\n--- what does not keep the contract; it stays as it is, and you may approve it\n")
+        click.echo("\n".join(faults))
 
 
 def _show_text(number: int, agent: str, text: str) -> None:

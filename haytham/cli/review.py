@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham.cli.context import PHASE, Here, Usage, session_names, who
+from haytham.cli.faults import fault_lines
 from haytham.errors import InvalidDocument
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def review(here: Here, /, phase: int | None, session_name: str | None, user: str
     told = tell_decision(session, by)
     facts = {"project": session.project_id, "session": session.session_id, "phase": number}
     nothing = f"phase {number}: nothing is decided; set Approved or Action in user_feedback.md, or: haytham approve"
-    here.answer("review", {**facts, "decisions": told}, "\n".join(told) or nothing)
+    reading = session.read()
+    faults = fault_lines(reading, reading.phase(number))
+    notes = [nothing, *(f"note: {fault}" for fault in faults)]
+    here.answer("review", {**facts, "decisions": told, "faults": faults}, "\n".join(told or notes))
 
 
 def tell_decision(session: Session, by: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import INVALID, Here, harmless, session_names
+from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, limit_words, raised, spent_facts, spent_words, unknown_words
 from haytham.errors import HaythamError, InvalidDocument
 from haytham.session.page import files
@@ -55,7 +56,8 @@ def status(here: Here, /, session_name: str | None) -> None:
     facts = {"status": state, "running": runner or None, "next": following, "phases": rows, "problems": []}
     over = f"it runs now: {runner}" if runner else f"the session is {state}"
     last = f"next: {following}" if following else over
-    _answer(here, session, {**facts, **spent_facts(reading)}, [*_money(reading, state), last])
+    notes = [f"note: phase {row['phase']}: {fault}" for row in rows for fault in row["faults"]]
+    _answer(here, session, {**facts, **spent_facts(reading)}, [*notes, *_money(reading, state), last])
 
 
 def _answer(here: Here, session: Session, facts: Row, last: list[str]) -> None:
@@ -91,6 +93,7 @@ def _row(standing: Standing, place: Place) -> Row:
         "by": value.get("by"),
         "at": value.get("timestamp"),
         "stale": list(place.stale),
+        "faults": fault_lines(reading, phase) if place.verdict.step == "gate" else [],
         "state": harmless(_state(place, value) + _refused(place) + _unsettled_needs(standing, place)),
     }
 

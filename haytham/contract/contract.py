@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from haytham.contract import claim, drawing
 from haytham.contract.checking import faults
 from haytham.contract.field import read_origin, read_sections
+from haytham.contract.page import Page
 from haytham.contract.reading import read_reply
 from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, quote
 from haytham.resource import resource
@@ -42,9 +43,18 @@ class Contract:
         """The fields by name."""
         return {field.name: field for section in self.sections for field in section.fields}
 
-    def complaints(self, text: str) -> list[Problem]:
-        """What is wrong with a reply: section, label and line, what was found and what is allowed."""
-        return read_reply(self.sections, text).problems
+    def complaints(self, text: str, *, accepted: str = "") -> list[Problem]:
+        """Return what is wrong with a reply: section, label and line, what was found and what is allowed.
+
+        Faults that the `accepted` text has, too, are left out: a person wrote them and they stay. Broken rules are not.
+        """
+        problems = read_reply(self.sections, text).problems
+        if not problems or not accepted:
+            return problems
+        there = Page(accepted, [section.name for section in self.sections]).passages
+        sections = tuple(section for section in self.sections if section.name in there)
+        known = {_fault(problem) for problem in read_reply(sections, accepted, rules=False).problems}
+        return [problem for problem in problems if _fault(problem) not in known]
 
     def read(self, text: str) -> dict[str, Any]:
         """The values found in a reply by field, as far as they could be read; None where it says unknown."""
@@ -62,6 +72,10 @@ class Contract:
     def description(self) -> str:
         """What a reply must hold, in plain text for a prompt."""
         return drawing.description(self.sections)
+
+
+def _fault(problem: Problem) -> tuple[str | None, str | None, str]:
+    return problem.section, problem.label, problem.message
 
 
 def load_contract(name: str, own: Mapping[str, bytes] | None = None) -> Contract:

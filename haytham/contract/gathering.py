@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from haytham.contract.page import Passage
 
 IDEA = "idea"
+STOOD_HERE = "Before, this stood here:"
+NEW_ROWS = "New from the phases before:"
 ASSUMPTIONS = "assumptions"
 PLACE = "place"
 _SLOT = re.compile(r"\{([^{}]+)\}")
@@ -39,10 +41,10 @@ class Given:
 
 
 def answer(text: str) -> str:
-    """What a text says before the mark of an assumption; nothing where it says that nobody knows."""
+    """What a text says before the mark of an assumption; nothing where nobody knows it, or it is a label of a page."""
     marked = split_mark(text)
     said = text if marked is None else marked[0]
-    return "" if is_blank(said) or is_unknown(said) else said.strip()
+    return "" if is_blank(said) or is_unknown(said) or said.strip() in (STOOD_HERE, NEW_ROWS) else said.strip()
 
 
 class Gathered:

@@ -235,7 +235,8 @@ class Gate:
         names = [name for name in names if not name.startswith(layout.ATTEMPTS) and name not in kept]
         decided = {} if move else _as_decided(reading, phase)
         for name in sorted(names, key=lambda name: (name == layout.FEEDBACK, name.startswith(layout.TASKS))):
-            self._store.write(aside + name, decided.get(name) or self._store.read(folder + name))
+            data = decided.get(name) or self._store.read(folder + name)
+            self._store.write(aside + name, _superseded(data) if move and name == layout.FEEDBACK else data)
             if move or name == layout.FEEDBACK:
                 self._store.delete(folder + name)
                 reading.forget(folder + name)
@@ -321,6 +322,11 @@ def _as_decided(reading: Reading, phase: Phase) -> dict[str, bytes]:
     kept = {layout.output_file(agent): document for agent, document in reading.presented(phase).items()}
     changed = [name for name in kept if name in rows and now.get(name) != rows[name]]
     return {name: kept[name].data for name in changed if text_digest(kept[name].value["text"]) == rows[name]}
+
+
+def _superseded(feedback: bytes) -> bytes:
+    """Note in a feedback file that the next attempt starts from this one; all other bytes stay a person's own."""
+    return feedback.replace(b"\nphase_number:", b"\nsuperseded: true\nphase_number:", 1)
 
 
 def _joined(before: str, added: str) -> str:

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PutAside:
-    """An earlier attempt: its texts as a person left them and as they were presented, and the feedback on them."""
+    """An earlier attempt: its texts as a person left them and as they were presented, and the feedback on them.
+
+    `revised` names the agents whose text a person changed.
+    """
 
     texts: dict[str, str]
     presented: dict[str, str]
     feedback: Mapping[str, Any] | None
+    revised: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -226,12 +230,21 @@ class Reading:
     def put_aside(self, phase: Phase, attempt: int) -> PutAside:
         """An earlier attempt at a phase."""
         folder = layout.attempt_prefix(self.folder(phase), attempt)
-        feedback = self._shelf.find("user_feedback", folder + layout.FEEDBACK)
+        outputs = {agent: document.value for agent, document in self._outputs_in(folder).items()}
         return PutAside(
-            texts=self._texts_in(folder),
+            texts={agent: value["text"] for agent, value in outputs.items()},
             presented=self._texts_in(folder + layout.PRESENTED),
-            feedback=None if feedback is None else feedback.value,
+            feedback=self.earlier_feedback(phase, attempt),
+            revised=frozenset(
+                agent for agent, value in outputs.items() if value["wrote"] != text_digest(value["text"])
+            ),
         )
+
+    def earlier_feedback(self, phase: Phase, attempt: int) -> Mapping[str, Any] | None:
+        """Return the feedback on an earlier attempt at a phase, or None."""
+        key = layout.attempt_prefix(self.folder(phase), attempt) + layout.FEEDBACK
+        found = self._shelf.find("user_feedback", key)
+        return None if found is None else found.value
 
     def shown_texts(self, phase: Phase, *, attempt: int | None, tasks: bool) -> dict[str, str]:
         """What was written, or asked, in a phase: in the present attempt or an earlier one."""
