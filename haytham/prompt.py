@@ -53,34 +53,18 @@ def _render(template: str, values: dict[str, Any], **trusted: str) -> str:
 
 
 def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
-    """The body of an agent's file, drawn. One of another tool that is no template stands as it is."""
-    from jinja2 import TemplateError  # noqa: PLC0415 - only where something is asked
+    """The body of an agent's file, rendered within limits. One of another tool that is no template stands as it is."""
+    from haytham.sandbox import TemplateFault, render  # noqa: PLC0415 - only where something is asked
 
-    environment = _environment()
-    values = {
-        "task": task,
-        "idea": task.idea,
-        "phase": task.phase_name,
-        "contract": environment.filters["safe"](contract),
-    }
+    own = _environment().filters["safe"](contract)
+    values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": own}
     try:
-        return environment.from_string(spec.body).render(values).strip()
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        if spec.is_foreign and isinstance(error, TemplateError):
+        return render(spec.body, values, show=_inline).strip()
+    except TemplateFault as fault:
+        if spec.is_foreign and not fault.is_template:
             return spec.body.strip()
-        said = f"{type(error).__name__}: {error}"
-        problem = Problem(said, spec.body_line + _line_in(error) - 1, file=f"agents/{spec.name}.md")
+        problem = Problem(str(fault), spec.body_line + fault.line - 1, file=f"agents/{spec.name}.md")
         raise InvalidDocument([problem]) from None
-
-
-def _line_in(error: Exception) -> int:
-    """The line of a template that an error comes from."""
-    frame, line = error.__traceback__, getattr(error, "lineno", None) or 1
-    while frame is not None:
-        if frame.tb_frame.f_code.co_filename == "<template>":
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return line
 
 
 @lru_cache(maxsize=1)

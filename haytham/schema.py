@@ -115,6 +115,8 @@ _LOOKS: dict[str, Look] = {
     "maximum": lambda rule, value, _: not _is_number(value) or value <= rule,
     "minLength": lambda rule, value, _: not isinstance(value, str) or len(value) >= rule,
     "minItems": lambda rule, value, _: not isinstance(value, list) or len(value) >= rule,
+    "maxLength": lambda rule, value, _: not isinstance(value, str) or len(value) <= rule,
+    "maxItems": lambda rule, value, _: not isinstance(value, list) or len(value) <= rule,
     "items": lambda rule, value, _: not isinstance(value, list) or all(surely_satisfies(rule, one) for one in value),
     "properties": _has_sound_fields,
     "required": lambda rule, value, _: not isinstance(value, dict) or all(key in value for key in rule),

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
+from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, quote
 from haytham.policy import Limits, Policy, read_limits, read_policy
 from haytham.resource import resource
 from haytham.schema import surely_satisfies
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path as FilePath
 
     from jsonschema import Draft202012Validator
@@ -29,13 +31,30 @@ FILE = "workflow.yaml"
 Path = tuple[str | int, ...]
 AGENTS = "agents"
 CONTRACTS = "contracts"
+_WRAPPER = "workflow"
+_MOST_ERRORS = 50
+_LONGEST_MESSAGE = 300
+_LONGEST_LABEL = 80
+_OTHER_WORDS = {"steps": "is no key here; a step is a phase: list it under phases, with number, name, slug and agents"}
+_TYPES = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "true, false"}
+_ALLOWED: dict[str, Callable[[Any], str]] = {
+    "type": lambda name: {**_TYPES, "array": "a list", "object": "a map"}.get(name, str(name)),
+    "minimum": lambda least: f"{least} or more",
+    "exclusiveMinimum": lambda least: f"more than {least}",
+    "maximum": lambda most: f"{most} or less",
+    "maxItems": lambda most: f"at most {most}",
+    "maxLength": lambda most: f"at most {most} characters",
+    "enum": lambda words: ", ".join(word for word in words if isinstance(word, str)),
+    "const": json.dumps,
+}
 
 
 @dataclass(frozen=True)
 class Phase:
     """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it builds on.
 
-    `checkpoint` says whether a snapshot is taken after it; None leaves that to the policy.
+    `checkpoint` says whether a snapshot is taken after it; None leaves that to the policy. `when_line` is the line of
+    `when` in the file.
     """
 
     number: int
@@ -47,6 +66,7 @@ class Phase:
     review: str
     when: str | None
     checkpoint: bool | None = None
+    when_line: int = field(default=1, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +79,8 @@ class Workflow:
     digest: str
     policy: Policy = field(default_factory=Policy)
     limits: Limits = field(default_factory=Limits)
+    file: str = FILE
+    lines: Mapping[Path, int] = field(default_factory=dict)
 
     def mode_phases(self, mode: str) -> tuple[Phase, ...]:
         """The phases of a mode, in order."""
@@ -145,17 +167,18 @@ def folder_files(folder: FilePath) -> dict[str, bytes]:
 def read_workflow(data: bytes, *, file: str) -> Workflow:
     """Read a workflow from the bytes of its YAML file; InvalidDocument with every fault, its line and key."""
     facts, lines = _load(data, file)
-    phases = tuple(_phase(about) for about in facts["phases"])
+    phases = tuple(_phase(about, lines.get(("phases", at, "when"), 1)) for at, about in enumerate(facts["phases"]))
     modes = {name: tuple(numbers) for name, numbers in facts["modes"].items()}
     wrong = _contradictions(phases, modes)
     faults = [Problem(message, lines.get(path, 1), label=_dotted(path), file=file) for path, message in wrong]
     if faults:
         raise InvalidDocument(faults)
     digest, policy = text_digest(json.dumps(facts, sort_keys=True)), read_policy(facts.get("checkpointing", {}))
-    return Workflow(facts["name"], phases, modes, digest, policy, read_limits(facts.get("budget", {})))
+    limits = read_limits(facts.get("budget", {}))
+    return Workflow(facts["name"], phases, modes, digest, policy, limits, file, lines)
 
 
-def _phase(about: Mapping[str, Any]) -> Phase:
+def _phase(about: Mapping[str, Any], when_line: int) -> Phase:
     return Phase(
         number=about["number"],
         name=about["name"],
@@ -166,6 +189,7 @@ def _phase(about: Mapping[str, Any]) -> Phase:
         review=about.get("review", "required"),
         when=about.get("when"),
         checkpoint=about.get("checkpoint"),
+        when_line=when_line,
     )
 
 
@@ -176,22 +200,59 @@ def _load(data: bytes, file: str) -> tuple[dict[str, Any], Mapping[Path, int]]:
         facts, lines = load_yaml(read_text(data, file))
     except InvalidYaml as error:
         raise InvalidDocument([Problem(str(error), error.line, file=file)]) from None
-    errors = [] if surely_satisfies(_schema(), facts) else list(_validator().iter_errors(facts))
-    if errors:
-        raise InvalidDocument([problem for error in errors for problem in _problems(error, lines, file)])
-    return facts, lines
+    facts, lines = _unwrap(facts, lines, file)
+    errors = [] if surely_satisfies(_schema(), facts) else islice(_validator().iter_errors(facts), _MOST_ERRORS)
+    problems = [problem for error in errors for problem in islice(_problems(error, lines, file), _MOST_ERRORS)]
+    if problems:
+        raise InvalidDocument(problems)
+    return _as_usual(facts, lines, file), lines
+
+
+def _unwrap(facts: Any, lines: dict[Path, int], file: str) -> tuple[Any, dict[Path, int]]:
+    """Read what stands under `workflow:` as if it stood at the top."""
+    inner = facts.get(_WRAPPER) if isinstance(facts, dict) else None
+    if not isinstance(inner, dict):
+        return facts, lines
+    twice = [key for key in inner if key in facts]
+    if twice:
+        message = f"found {twice[0]} here and at the top; allowed: once"
+        raise InvalidDocument([Problem(message, lines.get((_WRAPPER, twice[0]), 1), label=_WRAPPER, file=file)])
+    moved = {path[1:]: line for path, line in lines.items() if path[:1] == (_WRAPPER,) and len(path) > 1}
+    return {**{key: facts[key] for key in facts if key != _WRAPPER}, **inner}, {**lines, **moved}
+
+
+def _as_usual(facts: dict[str, Any], lines: Mapping[Path, int], file: str) -> dict[str, Any]:
+    """Write short forms out: `checkpoint: true` of the whole workflow, and `auto: off`, which YAML reads as false."""
+    told = dict(facts.get("checkpointing", {}))
+    if told.get("auto") is False:
+        told["auto"] = "off"
+    if "checkpoint" in facts and told.setdefault("enabled", facts["checkpoint"]) != facts["checkpoint"]:
+        message = f"found {facts['checkpoint']}, and checkpointing.enabled: {told['enabled']}; allowed: the same"
+        raise InvalidDocument([Problem(message, lines.get(("checkpoint",), 1), label="checkpoint", file=file)])
+    rest = {key: value for key, value in facts.items() if key not in ("checkpoint", "checkpointing")}
+    return {**rest, "checkpointing": told} if told else rest
 
 
 def _problems(error: Any, lines: Mapping[Path, int], file: str) -> Iterator[Problem]:
     path = tuple(error.path)
     if error.validator != "additionalProperties":
-        yield Problem(error.message, lines.get(path, 1), label=_dotted(path), file=file)
+        yield Problem(_sentence(error), lines.get(path, 1), label=_dotted(path), file=file)
         return
     known = list(error.schema["properties"])
     for key in (key for key in error.instance if key not in known):
         near = difflib.get_close_matches(str(key), known, n=1)
         message = f"is no key here; did you mean {near[0]}?" if near else f"is no key here; allowed: {', '.join(known)}"
-        yield Problem(message, lines.get((*path, key), 1), label=_dotted((*path, key)), file=file)
+        message = _OTHER_WORDS.get(key, message) if not path else message
+        label = _dotted((*path, str(key)[:_LONGEST_LABEL]))
+        yield Problem(message, lines.get((*path, str(key)), 1), label=label, file=file)
+
+
+def _sentence(error: Any) -> str:
+    """What the schema's error says, with a value that does not flood the terminal."""
+    allowed = _ALLOWED.get(error.validator)
+    if allowed is None:
+        return str(error.message)[:_LONGEST_MESSAGE]
+    return f"found {quote(error.instance)}; allowed: {allowed(error.validator_value)}"
 
 
 def _dotted(path: Path) -> str | None:
@@ -208,9 +269,31 @@ def _schema() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _validator() -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415 - only where a workflow is wrong
+    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - only where a workflow is wrong
 
-    return Draft202012Validator(_schema())
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
+    rules = {"uniqueItems": _unlike}
+    made: Any = validators.extend(Draft202012Validator, rules, type_checker=types)  # type: ignore[no-untyped-call]
+    validator: Draft202012Validator = made(_schema())
+    return validator
+
+
+def _unlike(_validator: object, _rule: object, values: Any, _schema: object) -> Iterator[Exception]:
+    """Find what stands twice among texts and numbers; of others their type is the fault, and to compare takes long."""
+    from jsonschema import ValidationError  # noqa: PLC0415
+
+    plain = [value for value in values if isinstance(value, str | int)] if isinstance(values, list) else []
+    if len(set(plain)) != len(plain):
+        yield ValidationError(f"found {quote(values)}; allowed: each once")
+
+
+def _is_whole(_checker: object, value: object) -> bool:
+    """1.0 is no whole number in a file."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(_checker: object, value: object) -> bool:
+    return _is_whole(None, value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:

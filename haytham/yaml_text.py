@@ -1,19 +1,26 @@
 """YAML through python-frontmatter's handler, the one way it is read and written here: safe, in order, unfolded.
 
-Text from elsewhere can at worst be refused: large texts go through the loader in Python, whose depth has a limit (the
-one in C ends the process), and a key that stands twice is an error, not the last one.
+Text from elsewhere can at worst be refused, quickly: aliases, which can stand for billions of values, deep nesting,
+which ends the process in C, and large texts are errors. A key that stands twice is one, too, and not the last one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: ignore[attr-defined] # its own YAML
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _HANDLER = YAMLHandler()
 _UNFOLDED = 2**30
-_LARGEST_FOR_C = 8 * 1024
+_MOST_CHARACTERS = 256 * 1024
+_MOST_EVENTS = 20_000
+_DEEPEST = 50
+_LONGEST_NUMBER = 100
+_LONGEST_REASON = 200
 _TRIPPED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # on values like 2024-13-45
 
 Path = tuple[str | int, ...]
@@ -38,12 +45,8 @@ class _Lined:
         return None if node is None else self.construct_document(node)
 
 
-class _Fast(_Lined, SafeLoader):  # type: ignore[misc, valid-type] # in C where that is there
-    """For text of a size that cannot nest too deep."""
-
-
-class _Deep(_Lined, yaml.SafeLoader):
-    """In Python, whose depth has a limit."""
+class _Loader(_Lined, SafeLoader):  # type: ignore[misc, valid-type] # in C where that is there
+    """For text that was checked."""
 
 
 def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
@@ -51,17 +54,39 @@ def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
     made: list[Any] = []
 
     def open_loader(stream: str) -> Any:
-        made.append(_Fast(stream) if len(text) <= _LARGEST_FOR_C else _Deep(stream))
+        made.append(_Loader(stream))
         return made[0]
 
     try:
+        _check(text)
         return _HANDLER.load(text, Loader=open_loader), made[0].lines
     except InvalidYaml:
         raise
     except (yaml.YAMLError, RecursionError, *_TRIPPED) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
-        raise InvalidYaml(f"is not valid YAML: {reason}", 1 if mark is None else mark.line + 1) from None
+        raise InvalidYaml(
+            f"is not valid YAML: {reason[:_LONGEST_REASON]}", 1 if mark is None else mark.line + 1
+        ) from None
+
+
+def _check(text: str) -> None:
+    """Refuse what takes long to load, or ends the process: found while it is read event by event."""
+    if len(text) > _MOST_CHARACTERS:
+        raise InvalidYaml(f"has {len(text):,} characters; allowed: {_MOST_CHARACTERS:,}", 1)
+    depth = 0
+    events: Iterator[Any] = yaml.parse(text, Loader=SafeLoader)
+    for count, event in enumerate(events):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            raise InvalidYaml(
+                f"has the alias *{str(event.anchor)[:40]}; allowed: no aliases, write the value out", line
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise InvalidYaml(f"is nested more than {_DEEPEST} deep; allowed: less", line)
+        if count == _MOST_EVENTS:
+            raise InvalidYaml(f"has more than {_MOST_EVENTS:,} keys and values; allowed: fewer", line)
 
 
 def dump_yaml(facts: dict[str, object]) -> str:
@@ -72,25 +97,32 @@ def dump_yaml(facts: dict[str, object]) -> str:
 def _lines(root: Any) -> dict[Path, int]:
     lines: dict[Path, int] = {}
     waiting: list[tuple[Path, Any]] = [((), root)] if root is not None else []
-    seen = set()
     while waiting:
         path, node = waiting.pop()
         lines.setdefault(path, node.start_mark.line + 1)
-        if id(node) in seen:  # an alias: its lines are those of the anchor
-            continue
-        seen.add(id(node))
         if node.id == "mapping":
             _refuse_twice(node)
             for key, content in node.value:
+                _refuse_long_number(key)
                 lines[(*path, str(key.value))] = key.start_mark.line + 1
                 waiting.append(((*path, str(key.value)), content))
         elif node.id == "sequence":
             waiting += [((*path, at), content) for at, content in enumerate(node.value)]
+        else:
+            _refuse_long_number(node)
     return lines
+
+
+def _refuse_long_number(node: Any) -> None:
+    if node.tag.endswith((":int", ":float", ":timestamp")) and len(node.value) > _LONGEST_NUMBER:
+        what = f"has a number of {len(node.value):,} characters"
+        raise InvalidYaml(f"{what}; allowed: {_LONGEST_NUMBER}", node.start_mark.line + 1)
 
 
 def _refuse_twice(node: Any) -> None:
     counts = Counter(str(key.value) for key, _ in node.value)
     for key, _ in node.value:
         if counts[str(key.value)] > 1:
-            raise InvalidYaml(f"has the key {key.value} twice; allowed: once", key.start_mark.line + 1)
+            raise InvalidYaml(
+                f"has the key {str(key.value)[:_LONGEST_REASON]} twice; allowed: once", key.start_mark.line + 1
+            )

@@ -15,7 +15,7 @@ WRITERS = {"store/disk.py", "store/files.py"}
 
 # From the ground up; a room imports rooms below it, and modules of its own.
 FLOORS = [
-    {"errors", "clock", "masking", "policy", "resource", "schema", "text", "yaml_text"},
+    {"errors", "clock", "masking", "policy", "resource", "sandbox", "schema", "text", "yaml_text"},
     {"agent_file", "budget"},
     {"document", "store", "workflow", "agent"},
     {"contract", "recording"},

@@ -47,7 +47,8 @@ def test_a_yes_of_the_quick_look_is_a_yes_of_the_schema(name, data):
         {"name": "A b"},
         {"phases": []},
         {"phases": [{"number": 1, "name": "a\nb", "slug": "a", "agents": ["a"]}]},
-        {"phases": [{"number": 1.0, "name": "a", "slug": "a", "agents": ["a", "a"]}]},
+        {"phases": [{"number": 1.0, "name": "a", "slug": "a", "agents": ["a"]}]},
+        {"phases": [{"number": 1, "name": "a", "slug": "a", "agents": ["a", "a"]}]},
         {"phases": [{"number": 1, "name": "a", "slug": "a", "agents": ["a"], "needs": [1, 1]}]},
         {"modes": {}},
         {"modes": {"A B": [1]}},
@@ -59,5 +60,5 @@ def test_a_wrong_workflow_is_left_to_the_schema(change):
     """What the schema of workflows refuses, the quick look does not accept."""
     sound = {"name": "w", "phases": [{"number": 1, "name": "a", "slug": "a", "agents": ["a"]}], "modes": {"all": [1]}}
     assert surely_satisfies(WORKFLOW, sound)
-    assert not _validator().is_valid({**sound, **change}) or "1.0" in str(change)
+    assert not _validator().is_valid({**sound, **change})
     assert not surely_satisfies(WORKFLOW, {**sound, **change})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
 import pytest
 
 from haytham.errors import InvalidDocument
@@ -48,6 +51,8 @@ def test_the_shipped_workflow_has_its_phases_and_modes():
         ("agents: [a]", "agents: []", "agents"),
         ("name: small", "name: [", "is not valid YAML"),
         ("name: small", "name: small\nzzz: x", "w.yaml:3: zzz: is no key here; allowed: name, phases, modes"),
+        ("agents: [b, c]", "agents: [b, b]", "phases[1].agents: found ['b', 'b']; allowed: each once"),
+        ("slug: two", 'slug: "two\\n"', "does not match"),
     ],
 )
 def test_a_wrong_workflow_is_refused(old, new, said):
@@ -71,3 +76,76 @@ def test_every_agent_has_a_file():
     files = {FILE: YAML.encode(), "agents/a.md": b"", "agents/b.md": b""}
     with pytest.raises(InvalidDocument, match=r"agent c: no file agents/c\.md"):
         assert WorkflowFiles("x", files).workflow
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("number: 1", "number: 1.0", "w.yaml:4: phases[0].number: found 1.0; allowed: a whole number"),
+        ("number: 1", "number: true", "phases[0].number: found True; allowed: a whole number"),
+        ("number: 1", "number: " + "9" * 300, "w.yaml:4: has a number of 300 characters; allowed: 100"),
+        ("number: 2", "number: 10000", "phases[1].number: found 10000; allowed: 9999 or less"),
+        ("needs: [1]", "needs: [1.0]", "phases[1].needs[0]: found 1.0; allowed: a whole number"),
+        ("all: [1, 2]", "all: [1, 2.0]", "modes.all[1]: found 2.0; allowed: a whole number"),
+    ],
+)
+def test_numbers_of_phases_are_whole_and_short(old, new, said):
+    """A phase's number is a whole number up to 9999, wherever it stands: 1.0 makes no folder."""
+    with pytest.raises(InvalidDocument) as refused:
+        read_workflow(YAML.replace(old, new).encode(), file="w.yaml")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf", "1e300", "-1", "true", "'1'", "9" * 90])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "checkpointing: {interval_minutes: VALUE}",
+        "checkpointing: {frequency: VALUE}",
+        "checkpointing: {max_snapshots: VALUE}",
+        "checkpointing: {max_per_user: VALUE}",
+        "checkpointing: {cleanup_after_days: VALUE}",
+        "checkpointing: {retention: {phase: {cleanup_after_days: VALUE}}}",
+        "checkpointing: {retention: {phase: {keep_last: VALUE}}}",
+        "budget: {max_cost: VALUE}",
+        "budget: {max_tokens: VALUE}",
+        "budget: {warn_at: VALUE}",
+    ],
+)
+def test_every_number_of_a_workflow_is_finite_and_within_bounds(key, value):
+    """What no calendar, clock or account can hold is refused with its line; not a number is none."""
+    with pytest.raises(InvalidDocument, match=r"w\.yaml:8: "):
+        read_workflow(f"{YAML}{key.replace('VALUE', value)}\n".encode(), file="w.yaml")
+
+
+def laughs():
+    """A list that unfolds to a billion words."""
+    lists = (f"{name}: &{name} [{', '.join(['*' + last] * 10)}]" for last, name in pairwise("abcdefghi"))
+    return "\n".join(["a: &a [x, x, x, x, x, x, x, x, x, x]", *lists])
+
+
+@pytest.mark.parametrize(
+    ("yaml", "said"),
+    [
+        (f"{YAML}{laughs()}\n", "w.yaml:9: has the alias *a; allowed: no aliases, write the value out"),
+        (YAML.replace("[a]", "&a [a]").replace("[b, c]", "*a"), "w.yaml:5: has the alias *a"),
+        ("x: " + "[" * 100_000, "w.yaml:1: is nested more than 50 deep"),
+        ("- " * 100_000, "w.yaml:1: is nested more than 50 deep"),
+        (YAML + "# " + "x" * 300_000, "characters; allowed: 262,144"),
+        ("\n".join(f"a{at}: 1" for at in range(15_000)), "has more than 20,000 keys and values"),
+        ("a: 1" + ":1" * 100_000, "w.yaml:1: has a number of 200,001 characters"),
+        ("? 1" + ":1" * 100_000, "w.yaml:1: has a number of 200,001 characters"),
+        (YAML.replace("[a]", str([{"a": at} for at in range(3_000)])), "phases[0].agents[0]: found {'a': 0}"),
+        ("\n".join(f"phasez{at}: 1" for at in range(9_000)), "phasez0: is no key here; did you mean phases?"),
+        ("!" * 200_000, "is not valid YAML"),
+    ],
+    ids=["bomb", "alias", "brackets", "dashes", "long", "many", "digits", "key", "maps", "keys", "tag"],
+)
+def test_a_workflow_that_would_take_long_to_read_is_refused_at_once(yaml, said):
+    """Aliases, deep nesting, long texts and endless lists are refused with file and line, in a short sentence."""
+    begun = time.process_time()
+    with pytest.raises(InvalidDocument) as refused:
+        read_workflow(yaml.encode(), file="w.yaml")
+    assert said in str(refused.value)
+    assert len(str(refused.value)) < 20_000
+    assert time.process_time() - begun < 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, Problem
+from haytham.errors import InvalidDocument, Problem, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,13 +54,10 @@ def _outcome(reading: Reading, phase: Phase) -> dict[str, Any]:
 
 def _holds(reading: Reading, phase: Phase, outcomes: Mapping[str, dict[str, Any]]) -> bool:
     """Whether a phase's condition holds, over how the phases before it came out."""
-    from jinja2 import StrictUndefined  # noqa: PLC0415 - only where a workflow has conditions
-    from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415
+    from haytham.sandbox import TemplateFault, holds  # noqa: PLC0415 - only where a workflow has conditions
 
     try:
-        environment = SandboxedEnvironment(undefined=StrictUndefined)
-        condition = environment.compile_expression(phase.when or "", undefined_to_none=False)
-        return bool(condition(phases=outcomes))
-    except Exception as error:  # noqa: BLE001 - whatever an expression of a person's raises is their expression's fault
-        message = f"phase {phase.number}: when: {phase.when}: {error}"
-        raise InvalidDocument([Problem(message, file=reading.workflow.name)]) from None
+        return holds(phase.when or "", {"phases": outcomes})
+    except TemplateFault as fault:
+        message = f"phase {phase.number}: when: {quote(phase.when)}: {fault}"
+        raise InvalidDocument([Problem(message, phase.when_line, file=reading.workflow.file)]) from None

@@ -1,0 +1,5 @@
+"""Templates and conditions that others wrote: rendered in a sandbox that counts and limits what they do."""
+
+from haytham.sandbox.template import Fault, TemplateFault, holds, inspect, inspect_condition, render
+
+__all__ = ["Fault", "TemplateFault", "holds", "inspect", "inspect_condition", "render"]

@@ -1,0 +1,186 @@
+"""Rendering a template and evaluating a condition within limits; and finding their faults without doing either."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import nodes
+from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2.meta import find_undeclared_variables
+from jinja2.parser import Parser
+
+from haytham.sandbox.environment import LimitedEnvironment
+from haytham.sandbox.meter import LimitReached, Limits, metered
+from haytham.sandbox.operations import FILTERS, MAP_METHODS, TESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from jinja2.environment import TemplateExpression
+
+Names = dict[str, "Names | None"]  # what a template may name, and of each what it may name there; None is anything
+_BODY = Limits(steps=100_000, characters=10_000_000)
+_CONDITION = Limits(steps=1_000, characters=100_000)
+_LONGEST_MESSAGE = 300
+_GUARDS = ("defined", "undefined", "default", "d")
+
+
+class Fault(NamedTuple):
+    """What is wrong with a template, and in which of its lines."""
+
+    message: str
+    line: int
+
+
+class TemplateFault(ValueError):
+    """A template that cannot be rendered. `is_template` is false where the text is not a template of Jinja's at all."""
+
+    def __init__(self, message: str, line: int, *, is_template: bool) -> None:
+        super().__init__(message)
+        self.message, self.line, self.is_template = message, line, is_template
+
+
+def render(source: str, values: Mapping[str, Any], *, show: Callable[[str], str] = str) -> str:
+    """Render a template; TemplateFault where it is wrong or does more than it may.
+
+    Texts of values are printed as `show` returns them; a value that is marked as safe is printed as it is.
+    """
+    try:
+        with metered(_BODY):
+            return str(_environment(show).from_string(source).render(values))
+    except Exception as error:  # noqa: BLE001 - whatever a template raises is its own fault
+        raise _fault(error) from None
+
+
+def holds(condition: str, values: Mapping[str, Any]) -> bool:
+    """Whether an expression is true; TemplateFault where it is wrong or does more than it may."""
+    try:
+        with metered(_CONDITION):
+            return bool(_compiled(condition)(values))
+    except Exception as error:  # noqa: BLE001 - whatever an expression raises is its own fault
+        raise _fault(error) from None
+
+
+def inspect(source: str, known: Names) -> list[Fault]:
+    """The faults of a template that can be seen without rendering it: its syntax, and names that are not known."""
+    try:
+        with metered(_BODY):
+            tree = _environment().parse(source)
+            faults = _unknown_helpers(tree) or _unknown_names(tree, known)
+            _ = faults or _environment().compile(source)
+            return faults
+    except Exception as error:  # noqa: BLE001 - whatever a template raises is its own fault
+        fault = _fault(error)
+        return [Fault(fault.message, fault.line)]
+
+
+def inspect_condition(condition: str, known: Names) -> list[Fault]:
+    """The faults of an expression that can be seen without evaluating it."""
+    try:
+        with metered(_CONDITION):
+            _compiled(condition)
+            return _unknown_names(nodes.Template([_parsed(condition)], lineno=1), known)
+    except Exception as error:  # noqa: BLE001 - whatever an expression raises is its own fault
+        return [Fault(_fault(error).message, 1)]
+
+
+@lru_cache(maxsize=4)
+def _environment(show: Callable[[str], str] = str) -> LimitedEnvironment:
+    return LimitedEnvironment(show)
+
+
+@lru_cache(maxsize=256)
+def _compiled(condition: str) -> TemplateExpression:
+    if _parsed(condition).find(nodes.Pow) is not None:
+        raise TemplateSyntaxError("** cannot be used in a condition", 1)
+    return _environment().compile_expression(condition, undefined_to_none=False)
+
+
+def _parsed(condition: str) -> nodes.Node:
+    parser = Parser(_environment(), condition, state="variable")
+    return nodes.ExprStmt(parser.parse_expression(), lineno=1)
+
+
+def _fault(error: Exception) -> TemplateFault:
+    if isinstance(error, LimitReached):
+        return TemplateFault(str(error), _line(error), is_template=True)
+    if isinstance(error, RecursionError | MemoryError) or type(error) in (SyntaxError, IndentationError):
+        return TemplateFault("it is nested too deeply", 1, is_template=True)
+    said = str(error).split("\n", maxsplit=1)[0][:300]
+    return TemplateFault(
+        f"{type(error).__name__}: {said}", _line(error), is_template=not isinstance(error, TemplateError)
+    )
+
+
+def _line(error: Exception) -> int:
+    """The line of a template that an error comes from."""
+    trace, line = error.__traceback__, getattr(error, "lineno", None) or 1
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return int(line)
+
+
+def _unknown_names(tree: nodes.Template, known: Names) -> list[Fault]:
+    tree.set_environment(_environment())
+    undeclared = find_undeclared_variables(tree) - known.keys() - _guarded(tree)
+    parts = tree.find_all((nodes.Getattr, nodes.Getitem))
+    found = [Fault(f"nothing is called {name} here; {_hint(name, known)}", _first(tree, name)) for name in undeclared]
+    found += [fault for node in parts if (fault := _unknown_part(node, known)) is not None]
+    return _in_order(found)
+
+
+def _unknown_helpers(tree: nodes.Template) -> list[Fault]:
+    """The filters and tests that there are not."""
+    found = []
+    for kind, name, known in (("filter", nodes.Filter, FILTERS), ("test", nodes.Test, TESTS)):
+        used: Iterable[Any] = tree.find_all(name)
+        wrong = [node for node in used if node.name not in known]
+        found += [Fault(f"there is no {kind} {node.name}; {_hint(node.name, known)}", node.lineno) for node in wrong]
+    return _in_order(found)
+
+
+def _in_order(faults: Iterable[Fault]) -> list[Fault]:
+    return sorted(dict.fromkeys(faults), key=lambda fault: (fault.line, fault.message))
+
+
+def _guarded(tree: nodes.Template) -> set[str]:
+    """The names that a template asks for before it uses them."""
+    found = tree.find_all((nodes.Test, nodes.Filter))
+    return {one.node.name for one in found if one.name in _GUARDS and isinstance(one.node, nodes.Name)}
+
+
+def _first(tree: nodes.Template, name: str) -> int:
+    lines = [node.lineno for node in tree.find_all(nodes.Name) if node.name == name and node.ctx == "load"]
+    return min(lines, default=1)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'nothing'}"
+
+
+def _unknown_part(node: nodes.Expr, known: Names) -> Fault | None:
+    """The fault of `a.b` where what may be named of `a` is known, and `b` is not."""
+    path = _path(node)
+    *above, name = path or [""]
+    there: Names | None = known
+    for part in above:
+        there = None if there is None else there.get(part)
+    if not path or there is None or name in there or name in MAP_METHODS:
+        return None
+    return Fault(f"{'.'.join(above)} has no {name}; {_hint(name, there)}", node.lineno)
+
+
+def _path(node: nodes.Node) -> list[str]:
+    """The names of `a.b.c` or `a['b']`; empty where it is anything else."""
+    if isinstance(node, nodes.Name):
+        return [node.name]
+    if isinstance(node, nodes.Getattr) and (above := _path(node.node)):
+        return [*above, node.attr]
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and (above := _path(node.node)):
+        return [*above, str(node.arg.value)]
+    return []
