@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, Problem
+from haytham.errors import InvalidDocument, Problem, quote
 from haytham.yaml_text import InvalidYaml, load_yaml
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ MAX_OUTPUT_TOKENS = 4000
 _FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _LOOSE_KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?\Z")
 _OURS = ("timeout", "retries", "max_output_tokens", "contract", "repairs", "runtime")
+_LONGEST_TIMEOUT = 365 * 24 * 3600  # seconds
+_MOST_TRIES = 100
+_MOST_TOKENS = 10**15
 _RUNTIME = ("stream", "store", "checkpoint")
 _OWN_MODELS = ("worksheet", "human")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -60,10 +63,10 @@ def read_agent(name: str, text: str) -> AgentSpec:
         models=_models(name, facts.get("model"), lines.get(("model",), 1)),
         tools=_tools(name, facts.get("tools"), lines.get(("tools",), 1)),
         timeout=file.seconds("timeout", 600.0),
-        retries=file.count("retries", 2, least=0),
-        max_output_tokens=file.count("max_output_tokens", MAX_OUTPUT_TOKENS, least=1),
+        retries=file.count("retries", 2, least=0, most=_MOST_TRIES),
+        max_output_tokens=file.count("max_output_tokens", MAX_OUTPUT_TOKENS, least=1, most=_MOST_TOKENS),
         contract=file.slug("contract"),
-        repairs=file.count("repairs", 2, least=0),
+        repairs=file.count("repairs", 2, least=0, most=_MOST_TRIES),
         runtime=file.switches("runtime", _RUNTIME),
         body=text[found.end() :] if found else text,
         body_line=text[: found.end()].count("\n") + 1 if found else 1,
@@ -79,14 +82,14 @@ class _File:
 
     def seconds(self, key: str, usual: float) -> float:
         value = self._ours.get(key, usual)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise self._wrong(key, value, "seconds, above 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_TIMEOUT:
+            raise self._wrong(key, value, f"seconds, above 0, up to {_LONGEST_TIMEOUT}")
         return float(value)
 
-    def count(self, key: str, usual: int, *, least: int) -> int:
+    def count(self, key: str, usual: int, *, least: int, most: int) -> int:
         value = self._ours.get(key, usual)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self._wrong(key, value, f"{least}, {least + 1}, {least + 2} …")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(key, value, f"{least}, {least + 1}, {least + 2} … {most}")
         return value
 
     def slug(self, key: str) -> str | None:
@@ -104,7 +107,9 @@ class _File:
 
     def _wrong(self, key: str, found: Any, allowed: str) -> InvalidDocument:
         line = self._lines.get(("haytham", key), 1)
-        return InvalidDocument([_problem(self._name, f"haytham: {key}: found {found!r}; allowed: {allowed}", line)])
+        return InvalidDocument(
+            [_problem(self._name, f"haytham: {key}: found {quote(found)}; allowed: {allowed}", line)]
+        )
 
 
 def _front_matter(name: str, text: str) -> tuple[dict[str, Any], Lines]:
@@ -164,7 +169,7 @@ def _models(name: str, value: Any, line: int) -> tuple[str, ...]:
     given = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(model, str) and model.strip() and model.isprintable() for model in given):
         allowed = f"text like provider:name, a list of them, or {INHERIT}"
-        raise InvalidDocument([_problem(name, f"model: found {value!r}; allowed: {allowed}", line)])
+        raise InvalidDocument([_problem(name, f"model: found {quote(value)}; allowed: {allowed}", line)])
     return tuple(model.strip() if _is_ours(model.strip()) else INHERIT for model in given)
 
 
@@ -176,7 +181,9 @@ def _tools(name: str, value: Any, line: int) -> tuple[str, ...]:
     """The tools by name: a list, or names with commas between them."""
     given = value.split(",") if isinstance(value, str) else [] if value is None else value
     if not isinstance(given, list) or not all(isinstance(tool, str) for tool in given):
-        raise InvalidDocument([_problem(name, f"tools: found {value!r}; allowed: names, with commas between", line)])
+        raise InvalidDocument(
+            [_problem(name, f"tools: found {quote(value)}; allowed: names, with commas between", line)]
+        )
     return tuple(tool.strip() for tool in given if tool.strip())
 
 

@@ -66,6 +66,15 @@ def test_limits_hold_until_they_are_changed(here):
     assert [change.get("max_cost", change.get("max_tokens")) for change in changes] == [2.0, 0]
 
 
+@pytest.mark.parametrize(("cost", "kept"), [("999999999999", "999999999999"), ("-0", "0"), ("0.0000001", "0")])
+def test_every_limit_that_the_option_takes_the_manifest_holds(here, cost, kept):
+    """The largest and the smallest limit of money are stored and read again."""
+    workflow(here, ["one"])
+    assert haytham("run", IDEA, "--workflow", "mine", "--max-cost", cost, cwd=here).code == 3
+    assert f"\nmax_cost: '{kept}'\n" in manifest(here)
+    assert haytham("validate", cwd=here).code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -73,6 +82,10 @@ def test_limits_hold_until_they_are_changed(here):
         ("--max-cost -1", "--max-cost: found '-1'; allowed: dollars, 0 or more, like 1.50"),
         ("--max-cost nan", "--max-cost: found 'nan'; allowed: dollars"),
         ("--max-cost inf", "--max-cost: found 'inf'; allowed: dollars"),
+        ("--max-cost 1e15", "--max-cost: found '1e15'; allowed: dollars, 0 or more, like 1.50, up to 999,999,999,999"),
+        ("--max-cost 1000000000000", "--max-cost: found '1000000000000'; allowed: dollars"),
+        (f"--max-tokens {10**15 + 1}", f"--max-tokens: found '{10**15 + 1}'; allowed: a whole number"),
+        (f"--max-tokens {'9' * 5000}", "--max-tokens: found '999"),
         ("--max-tokens 1.5", "--max-tokens: found '1.5'; allowed: a whole number, 0 or more, like 200000"),
         ("--max-tokens -1", "--max-tokens: found '-1'; allowed: a whole number"),
         ("--record mine/workflow.yaml", "--record: mine/workflow.yaml is a file; name a folder"),
@@ -481,6 +494,8 @@ def test_the_environment_says_how_long_an_answer_may_be(here):
         answer = haytham("resume", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS=wrong)
         said = f"haytham: HAYTHAM_MAX_OUTPUT_TOKENS: found {wrong!r}; allowed: a whole number of tokens"
         assert (answer.code, answer.err.startswith(said)) == (2, True)
+    answer = haytham("resume", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS="9" * 5000)
+    assert (answer.code, len(answer.err) < 300) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["FAKE_API_KEY", "fake_token", "MY_SECRET", "DB_PASSWORD", "AUTHORIZATION"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import Usage
+from haytham.errors import quote
 from haytham.event import Events
 from haytham.session.layout import EVENTS
 
@@ -30,15 +31,16 @@ _DEFAULT = "HAYTHAM_MODEL"
 _LONGEST_ANSWER = "HAYTHAM_MAX_OUTPUT_TOKENS"
 _SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION)\Z", re.IGNORECASE)
 _SHORTEST_SECRET = 8
-_MOST = 10**15
+_MOST_TOKENS = 10**15
+_MOST_DOLLARS = 10**12 - 1  # what a manifest can hold
 
 
 class _Limit(click.ParamType):  # type: ignore[type-arg]  # older releases of click take none
     """The most that may be spent; 0 is nothing at all."""
 
-    def __init__(self, read: Callable[[str], float], allowed: str) -> None:
+    def __init__(self, read: Callable[[str], float], most: int, allowed: str) -> None:
         self.name = "limit"
-        self._read, self._allowed = read, allowed
+        self._read, self._most, self._allowed = read, most, f"{allowed}, up to {most:,}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ARG002
         """A number that is not below 0, else a sentence."""
@@ -46,14 +48,14 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]  # older releases of cl
             found = self._read(str(value))
         except (ValueError, OverflowError):
             found = math.nan
-        if not 0 <= found <= _MOST:
+        if not 0 <= found <= self._most:
             option = "it" if param is None else param.opts[0]
-            raise Usage(f"{option}: found {value!r}; allowed: {self._allowed}")
-        return found
+            raise Usage(f"{option}: found {quote(value)}; allowed: {self._allowed}")
+        return abs(found)  # -0.0 is 0
 
 
-_DOLLARS = _Limit(lambda said: float(said.removeprefix("$")), "dollars, 0 or more, like 1.50")
-_TOKENS = _Limit(lambda said: int(said.replace(",", "")), "a whole number, 0 or more, like 200000")
+_DOLLARS = _Limit(lambda said: float(said.removeprefix("$")), _MOST_DOLLARS, "dollars, 0 or more, like 1.50")
+_TOKENS = _Limit(lambda said: int(said.replace(",", "")), _MOST_TOKENS, "a whole number, 0 or more, like 200000")
 
 
 def asking_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -225,8 +227,8 @@ def _max_output_tokens() -> int | None:
     said = os.environ.get(_LONGEST_ANSWER, "").strip()
     if not said:
         return None
-    if not said.isdecimal() or not 0 < int(said) <= _MOST:
-        raise Usage(f"{_LONGEST_ANSWER}: found {said!r}; allowed: a whole number of tokens, 1 or more, like 4000")
+    if not said.isdecimal() or len(said) > len(str(_MOST_TOKENS)) or not 0 < int(said) <= _MOST_TOKENS:
+        raise Usage(f"{_LONGEST_ANSWER}: found {quote(said)}; allowed: a whole number of tokens, 1 or more, like 4000")
     return int(said)
 
 
