@@ -265,6 +265,16 @@ def _entry_point(kind: str) -> EntryPoint | None:
     return next(iter(entry_points(group=ENTRY_POINTS, name=kind)), None)
 
 
+def model_kind(model: str) -> str:
+    """Who answers for a model: one of ours by its name, `installed` of another package, else `llm`. Loads nothing."""
+    kind = model.partition(":")[0]
+    if kind in _ADAPTERS:
+        return kind
+    from importlib.metadata import entry_points  # noqa: PLC0415 - only where no kind of ours is named
+
+    return "installed" if entry_points(group=ENTRY_POINTS, name=kind) else "llm"
+
+
 def runs_code(model: str) -> bool:
     """Whether a model string names code of this machine, which a session from elsewhere must not start.
 

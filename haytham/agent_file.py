@@ -20,6 +20,9 @@ INHERIT = "inherit"
 MAX_OUTPUT_TOKENS = 4000
 _FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _LOOSE_KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?\Z")
+_TOP = ("name", "description", "model", "tools", "haytham")
+_OF_OTHERS = ("mode",)  # keys of other tools that look like one of ours
+_CLOSE = 0.8
 _OURS = ("timeout", "retries", "max_output_tokens", "contract", "repairs", "runtime")
 _LONGEST_TIMEOUT = 365 * 24 * 3600  # seconds
 _MOST_TRIES = 100
@@ -72,6 +75,33 @@ def read_agent(name: str, text: str) -> AgentSpec:
         body_line=text[: found.end()].count("\n") + 1 if found else 1,
         is_foreign=_is_foreign(facts),
     )
+
+
+def inspect_agent(name: str, text: str) -> list[Problem]:
+    """Faults of an agent's file that do not keep it from being read: a key that is nearly one of ours, another name."""
+    found = _FRONT.match(text)
+    facts, lines = _front_matter(name, found[1] if found else "")
+    problems = []
+    for key in facts:
+        near = difflib.get_close_matches(str(key), _TOP, n=1, cutoff=_CLOSE)
+        if near and key not in (*_TOP, *_OF_OTHERS):
+            message = f"{key}: is no key here; did you mean {near[0]}?"
+            problems.append(_problem(name, message, lines.get((str(key),), 1)))
+    said = facts.get("name")
+    if said is not None and _plain_name(said) != _plain_name(name):
+        message = f"name: found {quote(said)}; allowed: {name}, as the file is called"
+        problems.append(_problem(name, message, lines.get(("name",), 1)))
+    return problems
+
+
+def contract_line(name: str, text: str) -> int:
+    """The line in which an agent's file names its contract."""
+    found = _FRONT.match(text)
+    return _front_matter(name, found[1] if found else "")[1].get(("haytham", "contract"), 1)
+
+
+def _plain_name(name: object) -> str:
+    return str(name).strip().replace("-", "_")
 
 
 class _File:

@@ -227,6 +227,8 @@ class Caller:
             if not error.cut_off or task.contract is None:
                 raise
             reply, cut = Reply(error.text, model=target.model), [str(error)]
+        if not reply.text.strip() and not cut:
+            raise AgentFailed("the reply is empty")
         accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
         found = [] if task.contract is None else task.contract.complaints(reply.text, accepted=accepted)
         return Draft(reply, cut + [str(problem) for problem in found])

@@ -19,7 +19,7 @@ FLOORS = [
     {"agent_file", "budget"},
     {"document", "store", "workflow", "agent"},
     {"contract", "recording"},
-    {"event", "agents", "prompt"},
+    {"event", "agents", "prompt", "workflow_check"},
     {"session"},
     {"compare"},
     {"snapshot"},

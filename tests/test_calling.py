@@ -83,6 +83,25 @@ def test_a_call_is_reserved_before_it_is_made_and_settled_after(tmp_path):
     assert reserved["call"] == settled["call"]
 
 
+@pytest.mark.parametrize("reply", ["", " \n\t\n"])
+def test_an_empty_reply_is_a_failure(tmp_path, monkeypatch, reply):
+    """Nothing but blanks is no answer: it is asked again as often as the file says, paid for, and then failed."""
+    monkeypatch.setattr(paid, "empty", lambda _task: Reply(reply, input_tokens=3, output_tokens=0), raising=False)
+    desk = desk_of(tmp_path, "empty", retries=1)
+    assert desk.resume() == ("failed", 1)
+    value = output(desk)
+    assert (value["status"], value["error_message"]) == ("failed", "the reply is empty")
+    assert (account(desk).total.tokens, account(desk).total.calls, value["input_tokens"]) == (6, 2, 6)
+
+
+def test_an_empty_reply_leaves_the_word_to_the_next_model(tmp_path, monkeypatch):
+    """A model that says nothing is followed by the next one of the list."""
+    monkeypatch.setattr(paid, "empty", lambda _task: "", raising=False)
+    desk = desk_of(tmp_path, "", models=["python:paid:empty", "python:paid:cheap"])
+    assert desk.resume() == ("waiting", 1)
+    assert output(desk)["status"] == "completed"
+
+
 def test_a_failed_call_is_settled_with_what_it_took(tmp_path):
     """What a failed agent says it took counts, each try of it; its last words and all its tokens are stored."""
     desk = desk_of(tmp_path, "broken", retries=1)

@@ -443,7 +443,7 @@ def test_a_contract_is_validated_with_the_agents_that_name_it(broken):
     (here / "mine" / "contracts" / "seven.json").write_text("{\n]", encoding="utf-8")
     answer = haytham("validate", "mine", cwd=here)
     assert (answer.code, "contracts/seven.json:2: is not valid JSON" in answer.out) == (6, True)
-    assert "agents/two.md: haytham.contract: contract nowhere is not there" in answer.out
+    assert "agents/two.md:3: haytham.contract: contract nowhere is not there" in answer.out
 
 
 def test_a_contract_that_changed_is_named(broken):

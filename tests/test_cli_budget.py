@@ -513,7 +513,7 @@ def test_a_secret_of_the_environment_is_never_told(here, name):
 
 def test_the_path_of_a_key_is_no_secret(here):
     """A variable that leads to a file may be told: who reads the error needs it."""
-    (here / "signing.pem").touch()
+    (here / "signing.pem").touch(mode=0o755)  # and yet no program
     workflow(here, ["one"], model="command:./signing.pem")
     answer = haytham("run", IDEA, "--workflow", "mine", cwd=here, SIGNING_KEY="./signing.pem")
     assert "failed: one: the command './signing.pem' is not executable" in answer.out

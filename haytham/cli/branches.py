@@ -76,12 +76,15 @@ def _fork_point(here: Here, which: str | None, session_name: str | None) -> tupl
 
 def _workflow(session: Session, name: str | None) -> WorkflowFiles | None:
     """The workflow that is named, refused before anything is made where the session could not go on with it."""
+    from haytham.cli.start import check  # noqa: PLC0415
+    from haytham.cli.ways import REPLAY  # noqa: PLC0415
     from haytham.workflow import load_workflow  # noqa: PLC0415
 
     if name is None:
         return None
-    found = load_workflow(name, Path())
-    found.workflow.mode_phases(session.read().manifest.value["execution_mode"])
+    found, manifest = load_workflow(name, Path()), session.read().manifest.value
+    check(found, replayed=str(manifest.get("model", "")).startswith(REPLAY))
+    found.workflow.mode_phases(manifest["execution_mode"])
     return found
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
-from haytham.errors import HaythamError, InvalidDocument, NotThere, Problem
+from haytham.errors import HaythamError, InvalidDocument, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
 
     from haytham.session import Session
     from haytham.session.doctor import Lost
@@ -80,32 +79,15 @@ def _inspect(path: Path) -> tuple[int, list[Problem]]:
 
 
 def _inspect_workflow(path: Path) -> tuple[int, list[Problem]]:
-    from haytham.session.tasks import agent_texts  # noqa: PLC0415
+    from haytham.cli.start import check  # noqa: PLC0415
     from haytham.workflow import load_workflow  # noqa: PLC0415
 
     source = load_workflow(str(path), Path())
-    problems: list[Problem] = []
-    agents = agent_texts(source.files).items()
-    looks: list[Callable[[], object]] = [lambda: source.workflow]
-    looks += [partial(_read_agent, name, text, source.files) for name, text in agents]
-    for look in looks:
-        try:
-            look()
-        except InvalidDocument as error:
-            problems += error.problems
-    return len(source.files), problems
-
-
-def _read_agent(name: str, text: str, files: Mapping[str, bytes]) -> None:
-    """Read an agent's file, and the contract it names."""
-    from haytham.agent_file import read_agent  # noqa: PLC0415
-    from haytham.contract import load_contract  # noqa: PLC0415
-
-    spec = read_agent(name, text)
     try:
-        _ = spec.contract is None or load_contract(spec.contract, files)
-    except NotThere as error:
-        raise InvalidDocument([Problem(str(error), label="haytham.contract", file=f"agents/{name}.md")]) from None
+        check(source)
+    except InvalidDocument as error:
+        return len(source.files), list(error.problems)
+    return len(source.files), []
 
 
 def _readable(base: Path, file: str) -> str:

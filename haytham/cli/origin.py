@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham.cli.context import Usage
+from haytham.cli.start import check
+from haytham.cli.ways import REPLAY
 from haytham.errors import InvalidDocument, WorkflowChanged
 from haytham.session.layout import session_lock
 from haytham.workflow import CONTRACTS, WorkflowFiles, agent_file, folder_files
@@ -32,6 +34,8 @@ def check_origin(here: Here, session: Session, *, accept: bool, keep: bool) -> N
         return
     if not (accept or keep):
         raise WorkflowChanged(str(origin), _changes(reading.workflow_files(), source))
+    if accept:
+        check(source, replayed=str(manifest.get("model", "")).startswith(REPLAY))
     with session.store.run_lock(session_lock(session.project_id, session.session_id)):
         for line in session.accept_workflow(source) if accept else ():
             here.say(line)

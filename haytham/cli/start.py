@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham.cli.context import Here, Usage, who
+from haytham.cli.ways import REPLAY
 from haytham.errors import NotThere
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -
         raise Usage('there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"')
     if idea is not None and not idea.strip():
         raise Usage("the idea is empty; say it in a sentence")
-    source, user = _workflow(given["workflow"]), who(given["user"])
+    source, user = _workflow(given["workflow"], asking), who(given["user"])
     mode = _mode(source, given["mode"])
     session = here.session(_project(here, idea, user, given), clock.new_id())
     session.create(user_id=user, source=source, mode=mode, model=asking.model)
@@ -69,12 +70,24 @@ def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -
     return session
 
 
-def _workflow(name: str | None) -> WorkflowFiles:
+def _workflow(name: str | None, asking: Asking) -> WorkflowFiles:
+    """The workflow that is named, checked before anything is made; else the built-in one."""
     from haytham.workflow import load_workflow, shipped_workflow  # noqa: PLC0415
 
-    found = shipped_workflow(_BUILT_IN) if name is None else load_workflow(name, Path())
-    _ = found.workflow  # its faults are told before anything is made
+    if name is None:
+        return shipped_workflow(_BUILT_IN)
+    found = load_workflow(name, Path())
+    check(found, replayed=(asking.model or "").startswith(REPLAY))
     return found
+
+
+def check(source: WorkflowFiles, *, replayed: bool = False) -> None:
+    """Refuse a workflow that could not run to its end; modules may lie in the folder one works in."""
+    from haytham.cli.trust import see_own_modules  # noqa: PLC0415
+    from haytham.workflow_check import check_workflow  # noqa: PLC0415
+
+    see_own_modules()
+    check_workflow(source, replayed=replayed)
 
 
 def _mode(source: WorkflowFiles, given: str | None) -> str:

@@ -1,5 +1,5 @@
 """Templates and conditions that others wrote: rendered in a sandbox that counts and limits what they do."""
 
-from haytham.sandbox.template import Fault, TemplateFault, holds, inspect, inspect_condition, render
+from haytham.sandbox.template import Fault, Names, TemplateFault, holds, inspect, inspect_condition, render
 
-__all__ = ["Fault", "TemplateFault", "holds", "inspect", "inspect_condition", "render"]
+__all__ = ["Fault", "Names", "TemplateFault", "holds", "inspect", "inspect_condition", "render"]

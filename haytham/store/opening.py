@@ -49,6 +49,12 @@ def open_store(
     return _open_other(kind, _find(kind, may_run_code=may_run_code), {**(options or {}), "path": str(place)})
 
 
+def check_type(kind: str) -> None:
+    """Refuse a type that names no store: none of ours, none that is registered, and no `package.module:Class`."""
+    if kind not in OURS and kind not in _registered() and _DOTTED.fullmatch(kind) is None:
+        raise InvalidValue("storage type", kind, _allowed())
+
+
 def _place(base: Path, path: str, *, may_leave: bool) -> Path:
     """Where a path leads, with all links followed."""
     if not isinstance(path, str) or "\0" in path:
@@ -71,9 +77,8 @@ def _open_ours(kind: str, base: Path, place: Path) -> Store:
 
 def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
     """What makes stores of a type: by its name among the installed packages, else by module and name."""
+    check_type(kind)
     registered = _registered()
-    if kind not in registered and _DOTTED.fullmatch(kind) is None:
-        raise InvalidValue("storage type", kind, _allowed())
     if not may_run_code:
         raise InvalidValue("storage type", kind, f"{_allowed()}; this one is not trusted")
     if kind in registered:
