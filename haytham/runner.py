@@ -95,6 +95,7 @@ class Runner:
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             if retry is not None and not anyway:
                 self._check_needs(retry)
+            self._history.check_store()
             async with self._events.finished_in_loop():
                 return await self._run(by, retry)
 

@@ -182,3 +182,21 @@ def test_what_is_no_document_is_told(tmp_path):
     assert "notes.md: is no document of haytham by its name and place" in problems(tmp_path, "notes.md")
     assert haytham("validate", cwd=tmp_path).code == 2
     assert haytham("validate", ".", cwd=tmp_path).err == "0 documents, 0 problems\n"
+
+
+@pytest.mark.parametrize("path", ["./checkpoints", "deep/er", "other/sessions"])
+def test_a_folder_for_histories_among_the_projects_is_no_project(tmp_path, path):
+    """Where a workflow keeps its history in a folder among the projects, validate, list and doctor pass that by."""
+    haytham("init", "mine", cwd=tmp_path)
+    with (tmp_path / "mine" / "workflow.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"workflow:\n  checkpointing: {{storage_path: {path}}}\n")
+    assert haytham("run", IDEA, "--workflow", "mine", "--name", "sessions", cwd=tmp_path).code == 3
+    assert list((tmp_path / "projects" / path).glob("sessions/history/snapshots/**/*.md"))
+    answer = haytham("validate", cwd=tmp_path)
+    assert (answer.code, answer.out) == (0, "")
+    assert [row["project"] for row in haytham("list", "--json", cwd=tmp_path).json["sessions"]] == ["sessions"]
+    assert haytham("doctor", cwd=tmp_path).code == 0
+    assert haytham("resume", cwd=tmp_path).code == 3
+    stray = tmp_path / "projects" / path / "project.md"
+    stray.write_text("---\nhaytham: project/1\n---\n", encoding="utf-8")
+    assert "project.md" in problems(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 from functools import partial
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 from conftest import rounds
 from haytham import History, MemoryStore, history
 from haytham.errors import HistoryOff, InvalidDocument, InvalidValue
+from haytham.event import Events
+from haytham.runner import Runner
+from haytham.session.layout import EVENTS
 from haytham.session.standing import summarize
 from haytham.snapshot.blobs import Blobs
 from haytham.snapshot.snapshot import Row
@@ -196,6 +200,31 @@ def test_a_store_of_ones_own_needs_trust(tmp_path, kind):
         with pytest.raises(InvalidValue, match="storage"):
             trusted(session).take()
         assert summarize(again(session).read()).status == "in_progress"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "{storage_type: nonsense}",
+        "{storage_type: 'no_such_module:Store'}",
+        "{storage_path: notes.txt}",
+        "{storage_path: notes.txt/inside}",
+        "{storage_type: sqlite, storage_path: notes.txt}",
+        "{storage_path: ../outside}",
+    ],
+)
+def test_a_history_that_cannot_be_opened_stops_the_run_before_it_starts(tmp_path, policy):
+    """No agent is asked and nothing changes; the settings are named with their line. Switched off, it is no matter."""
+    session = worked_session(tmp_path / "projects", policy)
+    (tmp_path / "projects" / "notes.txt").write_text("mine", encoding="utf-8")
+    before = whole(session.store.base / "p")
+    events = Events(session.store, session.prefix + EVENTS)
+    with pytest.raises(InvalidDocument, match=r"workflow\.yaml:\d+: checkpointing: the history cannot be opened: "):
+        asyncio.run(Runner(session, events).run(by="ann"))
+    assert whole(session.store.base / "p") == before
+    off = worked_session(tmp_path / "off", policy.replace("{", "{enabled: false, "))
+    runner = Runner(off, Events(off.store, off.prefix + EVENTS), may_run_code=True)
+    assert asyncio.run(runner.run(by="ann")).status == "waiting"
 
 
 def test_a_store_can_be_given_by_the_caller(tmp_path):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import time
 from itertools import pairwise
 
 import pytest
 
-from haytham import CheckpointManager, ProjectManager
+from command import command, environment, process
+from haytham import CheckpointManager, FileStore, ProjectManager, Session
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.document.render import render
+from haytham.workflow import WorkflowFiles
 from make_golden import drawn
 
 IDS = ("p", "s")
@@ -326,3 +331,83 @@ def test_paths_outlive_a_change_of_folder(tmp_path, monkeypatch):
     path = CheckpointManager("projects").create_session(*IDS, "u")
     monkeypatch.chdir("/")
     assert path.is_dir()
+
+
+# Workflows from elsewhere, beside a session of one's own.
+
+SMALL = "name: evil\nphases:\n- {number: 1, name: One, slug: one, agents: [a]WHEN}\nmodes: {all: [1]}\n"
+LOOPS = (
+    "---\nhaytham: {retries: 0}\n---\n{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}\n"
+)
+EVIL = {
+    "a tower of powers": ({"WHEN": ', when: "9**(9**(9**9)) > 1"'}, "Write.\n", "workflow.yaml:3: phase 1: when: "),
+    "a long condition": ({"WHEN": ", when: \"'a' * 10**11 == 'b'\""}, "Write.\n", "workflow.yaml:3: phase 1: when: "),
+    "loops": ({"WHEN": ""}, LOOPS, "agents/a.md:4: the limit of 100,000 steps is exceeded"),
+    "a long text": ({"WHEN": ""}, '---\n---\n{{ "a" * 10**11 }}', "agents/a.md:3: the limit of 10,000,000 characters"),
+    "a macro that calls itself": (
+        {"WHEN": ""},
+        "{% macro m() %}{{ m() }}{% endmacro %}\n{{ m() }}",
+        "agents/a.md:1: calls are nested more than 30 deep",
+    ),
+}
+
+
+def evil_session(base, changes, agent):
+    """A session of a hostile workflow, made as another machine would have made it."""
+    yaml = SMALL
+    for old, new in changes.items():
+        yaml = yaml.replace(old, new)
+    source = WorkflowFiles("evil", {"workflow.yaml": yaml.encode(), "agents/a.md": agent.encode()})
+    Session(FileStore(base), "evil", "evil").create(user_id="mallory", source=source, mode="all")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_a_hostile_workflow_is_refused_with_file_and_line_and_hides_no_other_session(tmp_path, name):
+    """To run it is exit 6 at once; every command goes on with the other sessions."""
+    changes, agent, said = EVIL[name]
+    evil_session(tmp_path / "projects", changes, agent)
+    assert process("run", "Lend rain barrels", "--name", "good", cwd=tmp_path).code == 3
+    refused = process("resume", "evil/evil", cwd=tmp_path)
+    assert (refused.code, said in refused.err) == (6, True), refused
+    assert "good/" in process("list", cwd=tmp_path).out
+    assert process("status", "good", cwd=tmp_path).code == 0
+    assert process("approve", "-s", "good", cwd=tmp_path).code == 0
+
+
+@pytest.mark.parametrize("place", ["workflow.yaml", "agents/a.md"])
+def test_an_alias_bomb_is_refused_with_file_and_line_and_hides_no_other_session(tmp_path, place):
+    """A workflow or an agent's file that unfolds to a billion words is exit 6 at once, in every command."""
+    evil_session(tmp_path / "projects", {"WHEN": ""}, "Write.\n")
+    assert process("run", "Lend rain barrels", "--name", "good", cwd=tmp_path).code == 3
+    (path,) = tmp_path.glob(f"projects/evil/workflows/*/{place}")
+    front = bomb("haytham")
+    path.write_text(f"---\n{front}\n---\n" if place.endswith(".md") else front, encoding="utf-8")
+    for words in (("list",), ("doctor", "evil/evil"), ("validate",), ("resume", "evil/evil"), ("agents", "evil/evil")):
+        answer = process(*words, cwd=tmp_path)
+        reads_no_agent = words[0] in ("list", "doctor")
+        assert answer.code == (0 if place.endswith(".md") and reads_no_agent else 6), (words, answer)
+    (tmp_path / "mine" / "agents").mkdir(parents=True)
+    (tmp_path / "mine" / "workflow.yaml").write_text(SMALL.replace("WHEN", ""), encoding="utf-8")
+    (tmp_path / "mine" / "agents" / "a.md").write_text("Write.\n", encoding="utf-8")
+    (tmp_path / "mine" / place).write_bytes(path.read_bytes())
+    for words in (
+        ("validate", "mine"),
+        ("run", "Lend ladders", "--workflow", "mine"),
+        ("agents", "--workflow", "mine"),
+    ):
+        answer = process(*words, cwd=tmp_path)
+        assert (answer.code, "has the alias *a; allowed: no aliases" in answer.out + answer.err) == (6, True), answer
+
+
+def test_a_template_cannot_keep_a_run_from_ctrl_c(tmp_path):
+    """A signal that comes while a hostile template is rendered ends the run within seconds, if its limit has not."""
+    evil_session(tmp_path / "projects", {"WHEN": ""}, LOOPS)
+    words = command("resume", "evil/evil", "--no-input")
+    running = subprocess.Popen(words, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) in (6, 130)
+    finally:
+        running.kill()
+        running.wait()

@@ -149,3 +149,65 @@ def test_a_workflow_that_would_take_long_to_read_is_refused_at_once(yaml, said):
     assert said in str(refused.value)
     assert len(str(refused.value)) < 20_000
     assert time.process_time() - begun < 4
+
+
+SEED = """
+workflow:
+  checkpointing:
+    enabled: true
+    storage_type: file         # or "memory"
+    storage_path: ./checkpoints
+    cleanup_after_days: 30
+    auto_resume_on_failure: false
+"""
+
+
+def test_settings_may_stand_under_the_word_workflow():
+    """What stands under `workflow:` is read as if it stood at the top, as other systems write it."""
+    policy = read_workflow(f"{SEED}{YAML}".encode(), file="w.yaml").policy
+    assert (policy.storage_path, policy.retention["phase"].cleanup_after_days) == ("./checkpoints", 30)
+    whole = "workflow:\n" + "\n".join(f"  {line}" for line in YAML.strip().split("\n")) + "\n"
+    assert read_workflow(whole.encode(), file="w.yaml").digest == read_workflow(YAML.encode(), file="w.yaml").digest
+
+
+@pytest.mark.parametrize(
+    ("line", "enabled"),
+    [
+        ("workflow: {checkpoint: true}", True),
+        ("workflow: {checkpoint: false}", False),
+        ("checkpoint: false", False),
+        ("checkpoint: true\ncheckpointing: {auto: every}", True),
+    ],
+)
+def test_a_workflow_says_in_a_word_whether_it_keeps_a_history(line, enabled):
+    """`checkpoint: true` or `false` for the whole workflow switches its history on or off."""
+    assert read_workflow(f"{YAML}{line}\n".encode(), file="w.yaml").policy.enabled is enabled
+
+
+@pytest.mark.parametrize("word", ["off", "'off'", "false", "no"])
+def test_snapshots_are_switched_off_without_quotes(word):
+    """`auto: off` is off, although YAML reads it as false."""
+    assert read_workflow(f"{YAML}checkpointing: {{auto: {word}}}\n".encode(), file="w.yaml").policy.auto == "off"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps: [{name: a, agent: b}]", "w.yaml:8: steps: is no key here; a step is a phase: list it under phases"),
+        ("workflow: {steps: []}", "w.yaml:8: steps: is no key here; a step is a phase"),
+        ("workflow: {name: other}", "w.yaml:8: workflow: found name here and at the top; allowed: once"),
+        ("workflow: {checkpointing: {auto: 7}}", "w.yaml:8: checkpointing.auto: found 7; allowed: phase, every, off"),
+        ("checkpointing: {auto: on}", "checkpointing.auto: found True; allowed: phase, every, off"),
+        ("checkpointing: {auto_resume_on_failure: true}", "auto_resume_on_failure: found True; allowed: false"),
+        (
+            "checkpoint: true\ncheckpointing: {enabled: false}",
+            "w.yaml:8: checkpoint: found True, and checkpointing.ena",
+        ),
+        ("workflow: 7", "w.yaml:8: workflow: is no key here"),
+    ],
+)
+def test_words_of_other_systems_that_mean_nothing_here_are_refused_with_a_sentence(text, said):
+    """`steps:` and what contradicts itself are named with their line."""
+    with pytest.raises(InvalidDocument) as refused:
+        read_workflow(f"{YAML}{text}\n".encode(), file="w.yaml")
+    assert said in str(refused.value)

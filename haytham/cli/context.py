@@ -137,9 +137,20 @@ class Here:
 
         prefix = session_prefix(project_id, session_id)
         try:
-            return self.store.is_plain(prefix + MANIFEST) or bool(self.store.keys(prefix, depth=2))
+            if self.store.is_plain(prefix + MANIFEST):
+                return True
+            from haytham.session.problems import is_history  # noqa: PLC0415
+
+            return any(not is_history(key, self._histories) for key in self.store.keys(prefix, depth=2))
         except InvalidValue:
             return True
+
+    @cached_property
+    def _histories(self) -> list[str]:
+        """The folders among the projects that hold histories, and no sessions."""
+        from haytham.session.problems import history_folders  # noqa: PLC0415
+
+        return history_folders(self.store)
 
     def sessions(self) -> list[Found]:
         """All sessions there are; one that cannot be read hides no other."""

@@ -5,7 +5,9 @@ Everything is read through the store, so that a pipe is not waited for and a lin
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,10 +19,12 @@ from haytham.session.shelf import Shelf
 from haytham.session.shown import shown_feedback, shown_manifest, shown_output
 from haytham.session.spend import Spend
 from haytham.session.standing import summarize
+from haytham.workflow import FILE, read_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from haytham.policy import Policy
     from haytham.session.reading import Reading
     from haytham.store.protocol import SharedStore
     from haytham.workflow import Phase
@@ -42,16 +46,44 @@ class Report:
 
 def inspect(store: SharedStore, prefix: str = "") -> Report:
     """Look at every document below a folder (or at the one a key names), and at what belongs together there."""
-    keys = [key for key in store.keys(_top(prefix)) if (key + "/").startswith(prefix) or key == prefix]
+    histories = history_folders(store)
+    everything = [key for key in store.keys(_top(prefix)) if not is_history(key, histories)]
+    keys = [key for key in everything if (key + "/").startswith(prefix) or key == prefix]
     kinds = {key: kind_at(key) for key in keys}
     found: list[Problem] = []
     for key, kind in kinds.items():
         found += _document_problems(store, key, kind)
-    for project_id, session_id in layout.session_folders(store.keys(_top(prefix))):
+    for project_id, session_id in layout.session_folders(everything):
         found += _session_problems(store, project_id, session_id)
     within = [problem for problem in found if problem.file.startswith(prefix)]
     ordered = sorted(dict.fromkeys(within), key=lambda problem: (problem.file, problem.line or 0))
     return Report(sum(kind is not None for kind in kinds.values()), tuple(ordered))
+
+
+def history_folders(store: SharedStore) -> list[str]:
+    """The folders among the projects that workflows there name for their histories (`storage_path`)."""
+    base = getattr(store, "base", None)
+    if base is None:
+        return []
+    paths = {policy.storage_path for policy in _policies(store) if policy.storage_path is not None}
+    places = [os.path.relpath(os.path.realpath(base / path), base) for path in paths if "\0" not in path]
+    return [f"{place}/" for place in places if place != "." and not place.startswith("..")]
+
+
+def _policies(store: SharedStore) -> Iterator[Policy]:
+    """What the workflows of all projects say of their histories; one that cannot be read is told where it stands."""
+    for project in store.folders():
+        with suppress(HaythamError, OSError):
+            keys = [key for key in store.keys(f"{project}/workflows/", depth=2) if key.endswith(f"/{FILE}")]
+            for key in keys:
+                with suppress(HaythamError, OSError):
+                    yield read_workflow(store.read(key), file=key).policy
+
+
+def is_history(key: str, folders: list[str]) -> bool:
+    """Whether a key is of a history in one of these folders: there it has a folder `history` for each project."""
+    inner = [key.removeprefix(folder).split("/") for folder in folders if key.startswith(folder)]
+    return any(len(parts) > 1 and parts[1] == "history" for parts in inner)
 
 
 def _top(prefix: str) -> str:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.errors import HaythamError, HistoryOff
+from haytham.errors import HaythamError, HistoryOff, InvalidDocument, Problem
 from haytham.policy import Policy
 from haytham.snapshot.blobs import Blobs
 from haytham.snapshot.records import Records
@@ -57,6 +57,20 @@ class Archive:
 
         base = getattr(self.session.store, "base", Path())
         return open_store(policy.storage_type, path=policy.storage_path, base=base, may_run_code=self._may_run_code)
+
+    def check_store(self) -> None:
+        """Refuse a store that cannot be opened: InvalidDocument with the place of its settings."""
+        if not self.policy.enabled:
+            return
+        try:
+            if self.store is not self.session.store:
+                self.store.prepare(f"{self.session.project_id}/")
+        except (HaythamError, OSError) as error:
+            workflow = self.session.read().workflow
+            way = "" if self._may_run_code else "; if you trust the workflow: haytham resume --trust"
+            line, label = workflow.lines.get(("checkpointing",), 1), "checkpointing"
+            message = f"the history cannot be opened: {error}{way}"
+            raise InvalidDocument([Problem(message, line, label=label, file=workflow.file)]) from None
 
     @cached_property
     def records(self) -> Records:

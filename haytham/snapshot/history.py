@@ -74,6 +74,10 @@ class History:
         """What the session's workflow says of history."""
         return self._archive.policy
 
+    def check_store(self) -> None:
+        """Refuse a history that cannot be opened; one that is switched off need not be."""
+        self._archive.check_store()
+
     def take(
         self,
         kind: Kind = "manual",
