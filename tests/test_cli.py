@@ -214,6 +214,41 @@ def test_who_decides_is_said_else_found(here):
         assert f"\nby: {by}\n" in feedback.read_text(encoding="utf-8")
 
 
+def git_user(here, name):
+    """An environment in which nobody is named but by git."""
+    path = here / f"{name}.gitconfig"
+    path.write_text(f"[user]\nemail = {name}@example.org\n", encoding="utf-8")
+    return {"HAYTHAM_USER": "", "GIT_CONFIG_GLOBAL": str(path)}
+
+
+def test_who_started_the_session_with_user_signs_later(tmp_path):
+    """`run --user ann` signs later decisions of whoever git takes for the same person, and of nobody else."""
+    ann, bob = git_user(tmp_path, "ann"), git_user(tmp_path, "bob")
+    haytham("run", IDEA, "--user", "Ann", "--no-input", cwd=tmp_path, **ann)
+    assert haytham("approve", cwd=tmp_path, **ann).out == "phase 1, Concept Expansion: approved by Ann\n"
+    assert haytham("approve", "1", "-m", "I agree.", cwd=tmp_path, **bob).out.endswith("approved by bob@example.org\n")
+    named = {**ann, "HAYTHAM_USER": "ann_from_the_shell"}
+    assert haytham("approve", "1", "-m", "Yes.", cwd=tmp_path, **named).out.endswith("approved by ann_from_the_shell\n")
+    assert "ann@example.org" not in (session_folder(tmp_path) / "session_manifest.md").read_text(encoding="utf-8")
+
+
+def test_every_command_that_signs_remembers_who_started_the_session(tmp_path):
+    """`resume`, `retry`, `--yes`, `resume --input` and a rebuilt manifest name who `run --user` named."""
+    ann = git_user(tmp_path, "ann")
+    haytham("run", IDEA, "--user", "Ann", "--no-input", cwd=tmp_path, **ann)
+    session = session_folder(tmp_path)
+    for words in ("resume --no-input", "retry 1 --no-input", "resume --no-input --input Lyon"):
+        for feedback in session.glob("phase_*/user_feedback.md"):
+            text = feedback.read_text(encoding="utf-8")
+            feedback.write_text(text.replace("- Approved: -", "- Approved: true"), encoding="utf-8")
+        haytham(*words.split(), cwd=tmp_path, **ann)
+    (session / "session_manifest.md").unlink()
+    assert haytham("doctor", cwd=tmp_path, **ann).code == 0
+    assert haytham("resume", "--yes", "--no-input", cwd=tmp_path, **ann).code == 0
+    signed = [line for path in session.rglob("user_feedback.md") for line in path.read_text().split("\n")]
+    assert {line for line in signed if line.startswith("by: ")} == {"by: Ann"}
+
+
 def test_init_copies_the_workflow_for_editing(tmp_path):
     """`init` copies the built-in workflow; what it made validates, and runs."""
     answer = haytham("init", "mine", cwd=tmp_path)

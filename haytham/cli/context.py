@@ -17,6 +17,7 @@ import click
 
 from haytham.cli.completion import complete_sessions
 from haytham.errors import HaythamError, InvalidValue, NotThere
+from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -317,12 +318,27 @@ def harmless(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-def who(user: str | None) -> str:
-    """Who is asking: as said, else HAYTHAM_USER, git's user.email, the login name."""
-    found = user or os.environ.get("HAYTHAM_USER") or _git_email() or _login_name()
+def who(user: str | None, session: Session | None = None) -> str:
+    """Return who is asking: --user, HAYTHAM_USER, who started the session with --user, git's user.email, the login."""
+    found = user or os.environ.get("HAYTHAM_USER") or _known_user(session) or _local_name()
     if not found:
         raise Usage("nothing says who you are; say it with --user NAME or HAYTHAM_USER")
     return found
+
+
+def local_identity() -> str:
+    """Return the digest of what this machine calls the person: a manifest tells by it who is the session's user."""
+    return text_digest(_local_name())
+
+
+def _known_user(session: Session | None) -> str:
+    """Return the user that `run --user` named, if this machine calls the person what it called them then."""
+    manifest = {} if session is None else session.read().manifest.value
+    return str(manifest["user_id"]) if manifest.get("identity") == local_identity() else ""
+
+
+def _local_name() -> str:
+    return _git_email() or _login_name()
 
 
 def _git_email() -> str:

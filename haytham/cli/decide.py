@@ -22,7 +22,9 @@ def _answers(command: Callable[..., None]) -> Callable[..., None]:
     for decorate in (
         click.pass_obj,
         session_names(argument=False),
-        click.option("--user", help="Who decides; else HAYTHAM_USER, git's user.email, the login name."),
+        click.option(
+            "--user", help="Who decides; else HAYTHAM_USER, who started the session, git's user.email, the login."
+        ),
         click.option("-m", "--message", default="", help="Comments; they reach the phases that build on this one."),
         click.argument("phase", type=PHASE, required=False),
     ):
@@ -128,7 +130,7 @@ def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str
     from haytham.session.standing import Standing  # noqa: PLC0415
 
     session = here.choose(given["session_name"], among=("waiting",))
-    by = who(given["user"])
+    by = who(given["user"], session)
     for line in stamp(session, by):
         here.say(line)
     standing = Standing(session.read())

@@ -34,7 +34,7 @@ def drive(  # noqa: PLR0913 - what is run, for whom, and how it is asked
     from haytham.cli.progress_view import View  # noqa: PLC0415
     from haytham.cli.prompt import ask_at_gate  # noqa: PLC0415
 
-    by, view = who(user), View(here.options)
+    by, view = who(user, session), View(here.options)
     while True:
         outcome = _run(here, session, asking, view, by=by, yes=yes, retry=retry, anyway=anyway)
         retry = None

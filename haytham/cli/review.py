@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command
 @click.argument("phase", type=PHASE, required=False)
 @session_names(argument=False)
-@click.option("--user", help="Who reviews; else HAYTHAM_USER, git's user.email, the login name.")
+@click.option("--user", help="Who reviews; else HAYTHAM_USER, who started the session, git's user.email, the login.")
 @click.pass_obj
 def review(here: Here, /, phase: int | None, session_name: str | None, user: str | None) -> None:
     r"""Open a phase in your editor.
@@ -37,7 +37,7 @@ def review(here: Here, /, phase: int | None, session_name: str | None, user: str
         raise Usage("a review needs an editor, and --no-input forbids one; decide with: haytham approve")
     session = here.choose(session_name, among=("waiting",))
     number = _waiting_phase(session) if phase is None else session.read().phase(phase).number
-    by = who(user)
+    by = who(user, session)
     edit(here, session, number)
     told = tell_decision(session, by)
     facts = {"project": session.project_id, "session": session.session_id, "phase": number}

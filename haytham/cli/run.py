@@ -24,7 +24,7 @@ from haytham.cli.wish import check_wish, hand_over, read_wish
 if TYPE_CHECKING:
     from haytham.session import Session
 
-_WHO = "Who you are; else HAYTHAM_USER, git's user.email, the login name."
+_WHO = "Who you are, also at later gates; else HAYTHAM_USER, git's user.email, the login name."
 
 
 @click.command
@@ -98,7 +98,7 @@ def resume(here: Here, /, which: str | None, session_name: str | None, *, user: 
     if ways["trusting"]:
         trust(session)
     if wish is not None:
-        hand_over(here, session, wish, who(user))
+        hand_over(here, session, wish, who(user, session))
     drive(here, session, asking, yes=ways["yes"], user=user)
 
 
@@ -128,7 +128,7 @@ def _meant(here: Here, which: str | None, session_name: str | None, *, with_inpu
 @click.command
 @click.argument("phase", type=PHASE)
 @session_names(argument=True)
-@click.option("--user", help=_WHO)
+@click.option("--user", help="Who you are; else HAYTHAM_USER, who started the session, git's user.email, the login.")
 @click.option("--anyway", is_flag=True, help="Also while phases that it needs have work left: on what is there.")
 @asking_options
 @click.pass_obj

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haytham.cli.context import Here, Usage, who
+from haytham.cli.context import Here, Usage, local_identity, who
 from haytham.cli.ways import REPLAY
 from haytham.errors import NotThere
 
@@ -63,7 +63,10 @@ def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -
     mode = _mode(source, given["mode"])
     session = here.session(_project(here, idea, user, given), clock.new_id())
     session.create(user_id=user, source=source, mode=mode, model=asking.model)
-    _tell_start(session, user=user, mode=mode, source=source, asking=asking)
+    identity = {"identity": local_identity()} if given["user"] else {}
+    _tell_start(session, user=user, mode=mode, source=source, asking=asking, **identity)
+    if identity:
+        session.change_manifest(identity)
     asking.store(session)
     if given["workflow"] or asking.model:  # who names it trusts it
         trust(session)
@@ -120,7 +123,9 @@ def _known_project(projects: ProjectManager, idea: str | None, project_id: str) 
     return str(there["project_id"])
 
 
-def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles, asking: Asking) -> None:
+def _tell_start(
+    session: Session, *, user: str, mode: str, source: WorkflowFiles, asking: Asking, **identity: str
+) -> None:
     """Keep, as an event, what the manifest is the home of: it can be rebuilt from that."""
     from haytham.event import Events  # noqa: PLC0415
     from haytham.session.doctor import STARTED  # noqa: PLC0415
@@ -134,5 +139,6 @@ def _tell_start(session: Session, *, user: str, mode: str, source: WorkflowFiles
         "model": asking.model,
         **asking.limits,
         **asking.recording,
+        **identity,
     }
     Events(session.store, session.prefix + EVENTS).emit(STARTED, **facts)

@@ -29,6 +29,7 @@ class Lost:
     mode: str | None
     model: str | None = None
     created: str | None = None
+    identity: str | None = None
     lineage: dict[str, Any] = field(default_factory=dict)
 
 
@@ -44,6 +45,7 @@ def lost(session: Session, *, user: str | None, mode: str | None, workflow: str 
         mode=mode or told.get("mode") or _mode_of_folders(session, source),
         model=told.get("model"),
         created=told.get("time"),
+        identity=told.get("identity") if user is None else None,
         lineage=_lineage(told),
     )
 
@@ -61,7 +63,8 @@ def _rebuild(session: Session, facts: Lost) -> list[str]:
     if facts.user is None or facts.mode is None:
         raise InvalidValue(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
     session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
-    known = {} if facts.created is None else {"created": facts.created}
+    found = {"created": facts.created, "identity": facts.identity}
+    known = {name: value for name, value in found.items() if value is not None}
     if known or facts.lineage:
         session.change_manifest({**known, **facts.lineage})
     return [f"rebuilt {layout.MANIFEST} for user {facts.user} in mode {facts.mode}"]
