@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from command import IDEA, command, environment, haytham, session_folder
+from command import IDEA, command, environment, haytham, process, session_folder, workflow
 
 EDITOR = """
 import sys
@@ -258,6 +259,62 @@ def test_the_prompt_at_the_gate_says_that_an_answer_is_short(here):
     child.expect(r"phase 2:.*\[q\]uit")
     child.sendline("q")
     assert ended(child)[1] == 3
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+async def write(task):
+    Path("started").touch()
+    while not Path("go").exists():
+        await asyncio.sleep(0.05)
+    return "An answer."
+"""
+
+
+def until(path):
+    """Wait until a file is there."""
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("typed", ["a\r", "a", "x\ra\ra\r", "c\ra\r", "r\r"])
+def test_what_was_typed_before_the_prompt_decides_nothing(tmp_path, typed):
+    """Keys typed while an agent runs are discarded: nobody approves or rejects a page that they have not seen."""
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    workflow(tmp_path, ["one", "two"], model="python:slow:write")
+    child = terminal(tmp_path, "run", IDEA, "--workflow", "mine")
+    until(tmp_path / "started")
+    child.send(typed)
+    time.sleep(0.5)  # until the terminal has it
+    (tmp_path / "go").touch()
+    child.expect(r"phase 1: \[a\]pprove.*\[q\]uit")
+    child.sendline("q")
+    said, code = ended(child)
+    assert (code, "paused; nothing was decided" in said) == (3, True)
+    phase = session_folder(tmp_path) / "phase_1_one"
+    assert "- Action: pending" in (phase / FEEDBACK).read_text(encoding="utf-8")
+    assert not (phase / "attempts").exists()
+
+
+def test_lines_pasted_after_a_slip_decide_nothing(here):
+    """A slip at the prompt discards what was pasted with it, before the question is asked again."""
+    child = terminal(here, "resume")
+    child.expect(r"\[q\]uit")
+    child.send("Name one city.\ra\r")
+    child.expect("is none of them")
+    child.expect(r"phase 1: \[a\]pprove.*\[q\]uit")
+    child.sendline("q")
+    assert (ended(child)[1], "- Action: pending" in feedback(here)) == (3, True)
+
+
+def test_input_that_is_no_terminal_is_never_taken_for_an_answer(here):
+    """Piped input is neither asked for nor read: the run stops at the gate, exit 3."""
+    answer = process("resume", cwd=here, stdin="a\na\na\n")
+    assert (answer.code, "waits for review" in answer.out, "[a]pprove" in answer.out) == (3, True, False)
+    assert "- Action: pending" in feedback(here)
 
 
 def test_no_input_never_asks(here):

@@ -17,6 +17,7 @@ from haytham.cli.context import (
     Here,
     NoSnapshot,
     Usage,
+    discard_typed_ahead,
     find_in,
     harmless,
     is_number,
@@ -282,6 +283,7 @@ def _confirm(here: Here, session: Session, name: str) -> None:
         raise Usage(f"a fork that is discarded is gone for good; say that you mean it: haytham discard {name} --yes")
     documents = counted(len(session.store.keys(session.prefix)), "document")
     snapshots = counted(len(here.archive(session).records.names()), "snapshot")
+    discard_typed_ahead()
     if not click.confirm(f"remove fork {name} for good, with {documents} and {snapshots}?"):
         here.say("nothing was removed")
         raise click.exceptions.Exit(ERROR)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
+from haytham.cli.context import INVALID, Here, Usage, discard_typed_ahead, harmless, session_names
 from haytham.errors import HaythamError, InvalidDocument, Problem
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ def _asked(here: Here, facts: Lost) -> Lost:
         what = f"the {name} of session {facts.session_id}"
         if not here.can_ask():
             raise Usage(f"nothing says {what}; say it with --{name}")
+        discard_typed_ahead()
         return str(click.prompt(what))
 
     return replace(facts, user=facts.user or ask("user"), mode=facts.mode or ask("mode"))

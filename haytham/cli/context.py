@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -311,6 +312,15 @@ def session_names(*, argument: bool) -> Callable[[Callable[..., None]], Callable
         return named(option(command))
 
     return decorate
+
+
+def discard_typed_ahead() -> None:
+    """Discard what was typed before a prompt is shown. Input that is not a terminal's is left alone."""
+    import termios  # noqa: PLC0415 - only where there is a terminal
+
+    if sys.stdin.isatty():
+        with suppress(termios.error):  # the terminal is gone: the prompt finds its end
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def harmless(text: str) -> str:

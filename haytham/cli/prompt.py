@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haytham.cli.context import harmless
+from haytham.cli.context import discard_typed_ahead, harmless
 from haytham.cli.faults import fault_lines
 from haytham.errors import HaythamError
 from haytham.text import difference
@@ -40,6 +40,7 @@ def _take_answer(here: Here, session: Session, number: int, by: str) -> bool:
     from haytham.cli.decide import answer  # noqa: PLC0415
 
     while True:
+        discard_typed_ahead()
         letter = click.prompt(f"\nphase {number}: {_WORDS}", value_proc=_letter)
         if letter == "q":
             click.echo("paused; nothing was decided")
@@ -48,6 +49,7 @@ def _take_answer(here: Here, session: Session, number: int, by: str) -> bool:
             if _edit(here, session, number, by):
                 return True
         elif letter == "c":
+            discard_typed_ahead()
             wanted = click.prompt("what is to change")
             click.echo(f"phase {number}: {answer(session, number, 'changes', by=by, comments=wanted)}")
             return True
@@ -62,6 +64,7 @@ def _letter(said: str) -> str:
     word = said.strip().lower()
     found = [letter for letter, choice in _CHOICES.items() if word and choice.startswith(word)]
     if not found:
+        discard_typed_ahead()
         raise click.BadParameter(f"{said!r} is none of them")
     return found[0]
 
