@@ -17,7 +17,7 @@ from haytham.errors import InvalidDocument, InvalidValue
 from haytham.session.gate import Gate
 from haytham.session.standing import summarize
 from haytham.text import text_digest
-from scripted import Crash, Desk, Dying
+from scripted import HEADING, Crash, Desk, Dying
 
 AGENTS = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3, "f": 4}
 REVIEWED = (1, 2, 3)
@@ -25,6 +25,7 @@ agents = sampled_from(sorted(AGENTS))
 phases = sampled_from((1, 2, 3, 4))
 kills = none() | integers(1, 25)
 answers = sampled_from(("approve", "changes", "skip", "retry"))
+FAILED = b"\n- Status: failed\n"
 sittings = sampled_from(("approve", "changes", "comments", "contradiction"))
 
 
@@ -147,7 +148,7 @@ class Sessions(RuleBasedStateMachine):
     def delete_an_output(self, agent):
         phase = AGENTS[agent]
         (self.desk.folder(phase) / f"{agent}.md").unlink(missing_ok=True)
-        if self.mine.get((phase, agent)) not in self.copies(phase, agent):
+        if not self.is_kept(phase, agent, self.mine.get((phase, agent), b"")):
             self.mine.pop((phase, agent), None)
 
     # What must hold.
@@ -193,7 +194,7 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def nothing_a_person_wrote_is_lost(self):
         for (phase, agent), data in getattr(self, "mine", {}).items():
-            assert data in self.copies(phase, agent)
+            assert self.is_kept(phase, agent, data)
         for phase, words in getattr(self, "words", {}).items():
             assert words in self.all_feedback(phase)
 
@@ -202,6 +203,11 @@ class Sessions(RuleBasedStateMachine):
         if hasattr(self, "desk") and not self.torn:
             summarize(self.desk.session.read())
             assert len(self.desk.standing().places) == 4
+
+    def is_kept(self, phase, agent, data):
+        """Whether a file is there as the person left it; of a mended page, which loses its error, the text is."""
+        copies, (head, _, text) = self.copies(phase, agent), data.partition(HEADING)
+        return data in copies or (FAILED in head and text in [copy.partition(HEADING)[2] for copy in copies])
 
     def copies(self, phase, agent):
         """The bytes of an agent's output, in place and in earlier attempts."""

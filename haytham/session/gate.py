@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from haytham import clock
 from haytham.errors import InvalidValue, StaleNeeds, phase_list
 from haytham.session import layout
-from haytham.session.page import withdraw
+from haytham.session.page import complete_phase, withdraw
 from haytham.session.shown import shown_feedback
 from haytham.session.standing import Standing, refusal
 from haytham.session.summary import Review, decide
@@ -208,12 +208,11 @@ class Gate:
                 self._store.write(folder + layout.output_file(agent), document.data)
 
     def _stamp(self, reading: Reading, phase: Phase, facts: Value, by: str | None, *, rows: list[Value]) -> str:
-        presented, added, removed = reading.presented(phase), 0, 0
-        for agent, text in reading.texts(phase).items():
-            before = presented[agent].value["text"] if agent in presented else text
-            plus, minus = counted(difference(before, text))
-            added, removed = added + plus, removed + minus
-        facts = {**facts, "reviewed": True, "timestamp": clock.now(), "reviewed_content": rows}
+        added, removed = _changed_by_hand(reading, phase)
+        if facts["action"] in ("approved", "retry_with_changes"):
+            complete_phase(self._session, reading, phase)
+        facts = {name: value for name, value in facts.items() if name != "revised"}
+        facts |= {"reviewed": True, "timestamp": clock.now(), "reviewed_content": rows}
         facts |= {} if by is None else {"by": by}
         facts["decided"] = decide(facts)
         if added or removed:
@@ -327,6 +326,16 @@ def _as_decided(reading: Reading, phase: Phase) -> dict[str, bytes]:
 def _superseded(feedback: bytes) -> bytes:
     """Note in a feedback file that the next attempt starts from this one; all other bytes stay a person's own."""
     return feedback.replace(b"\nphase_number:", b"\nsuperseded: true\nphase_number:", 1)
+
+
+def _changed_by_hand(reading: Reading, phase: Phase) -> tuple[int, int]:
+    """Count the lines that a person added and removed since a phase was presented; the agent's own words are none."""
+    presented, added, removed = reading.presented(phase), 0, 0
+    for agent, output in reading.outputs(phase).items():
+        if agent in presented and _is_revised(output):
+            plus, minus = counted(difference(presented[agent].value["text"], output.value["text"]))
+            added, removed = added + plus, removed + minus
+    return added, removed
 
 
 def _joined(before: str, added: str) -> str:

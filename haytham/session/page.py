@@ -1,11 +1,11 @@
-"""The page laid out for a person: an output that is pending until they have written on it, and completed then."""
+"""The pages that a person writes: laid out for them, or in place of a failure; pending or failed until then."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from haytham import clock
-from haytham.session import layout
+from haytham.session import layout, ledger
 from haytham.session.shown import shown_output
 from haytham.text import text_digest
 
@@ -25,6 +25,9 @@ UNWRITTEN: Value = {
     "tools_used": None,
 }
 
+_ERROR_FIELDS = ("error_type", "error_message", "stack_trace")
+_UNFINISHED = ("failed", "in_progress")
+
 
 def files(reading: Reading, phase: Phase, agents: tuple[str, ...]) -> str:
     """The files that a person has to write, by their keys."""
@@ -34,16 +37,41 @@ def files(reading: Reading, phase: Phase, agents: tuple[str, ...]) -> str:
 def settle(session: Session, number: int) -> bool:
     """Take the pages of a phase that a person wrote on as completed, their texts as they are; whether one is left."""
     reading = session.read()
-    found = _pages(reading, reading.there(number))
-    if any(map(_is_written, found.values())):
+    phase = reading.there(number)
+    if _written(reading, phase):
         with session.saving() as reading:
-            phase = reading.there(number)
-            for agent, page in _pages(reading, phase).items():
-                if _is_written(page):
-                    value = {**page.value, "status": "completed", "executed": clock.now()}
-                    shown = shown_output(phase, agent)
-                    session.write(reading, "agent_output", page.key, value, shown=shown, over=page)
-    return not all(map(_is_written, found.values()))
+            _complete_pages(session, reading, phase)
+    return not all(map(_is_written, _pages(reading, phase).values()))
+
+
+def complete_phase(session: Session, reading: Reading, phase: Phase) -> None:
+    """Complete a phase that is decided on, if a person wrote what was missing: its pages, then its checkpoint.
+
+    What a program saved of a phase is left as it is.
+    """
+    if not _complete_pages(session, reading, phase) and not reading.task_agents(phase):
+        return
+    outputs, record = reading.outputs(phase), reading.checkpoint(phase)
+    done = [agent for agent in phase.agents if agent in outputs and outputs[agent].value["status"] == "completed"]
+    if record is None or record.value["status"] not in _UNFINISHED or len(done) < len(phase.agents):
+        return
+    rows = record.value["ledger"]
+    for agent in phase.agents:
+        rows = ledger.updated(rows, outputs[agent].value, outputs[agent].value)
+    facts = {name: value for name, value in record.value.items() if name != "errors"}
+    facts |= {"status": "completed", "completed": clock.now(), "ledger": rows}
+    session.write_checkpoint(reading, phase, facts)
+
+
+def _complete_pages(session: Session, reading: Reading, phase: Phase) -> bool:
+    """Take what a person wrote as completed, without the error it stands in place of; whether there was any."""
+    written = _written(reading, phase)
+    for agent, page in written.items():
+        facts = {name: value for name, value in page.value.items() if name not in _ERROR_FIELDS}
+        facts |= {"executed": clock.now()} if page.value["status"] == "pending" else {}
+        shown = shown_output(phase, agent)
+        session.write(reading, "agent_output", page.key, {**facts, "status": "completed"}, shown=shown, over=page)
+    return bool(written)
 
 
 def withdraw(store: Store, reading: Reading, phase: Phase) -> None:
@@ -58,6 +86,14 @@ def _pages(reading: Reading, phase: Phase) -> dict[str, Document]:
     outputs = reading.outputs(phase)
     own = {agent: outputs[agent] for agent in phase.agents if agent in outputs}
     return {agent: page for agent, page in own.items() if page.value["status"] == "pending" and "task" in page.value}
+
+
+def _written(reading: Reading, phase: Phase) -> dict[str, Document]:
+    """Return the pages that a person wrote: those laid out for them, and those in place of a failure."""
+    outputs = reading.outputs(phase)
+    failed = {agent: outputs[agent] for agent in phase.agents if agent in outputs}
+    failed = {agent: page for agent, page in failed.items() if page.value["status"] == "failed"}
+    return {agent: page for agent, page in (_pages(reading, phase) | failed).items() if _is_written(page)}
 
 
 def _is_written(page: Document) -> bool:

@@ -16,6 +16,7 @@ from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
 from haytham.session.aside import find_renamed, set_aside, unowned
 from haytham.session.names import check_agent_name, check_id, title
+from haytham.session.page import complete_phase
 from haytham.session.reading import Reading
 from haytham.session.restoring import finish, is_unfinished
 from haytham.session.shelf import Shelf
@@ -196,6 +197,8 @@ class Session:
                 value |= {"decided": decision}
             key = reading.folder(phase) + layout.FEEDBACK
             over = reading.feedback(phase)
+            if decision in ("approved", "changes"):
+                complete_phase(self, reading, phase)
             self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
 
     def catch_up(self) -> None:
