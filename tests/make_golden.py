@@ -230,6 +230,22 @@ GOLDEN = {
         },
         {"phase_name": "Concept Expansion"},
     ),
+    ("user_feedback", "changes_of_one"): (
+        {
+            **FEEDBACK,
+            "decided": "changes",
+            "approved": False,
+            "requested_changes": ["Name one ward"],
+            "agents": ["concept_expansion"],
+            "action": "retry_with_changes",
+        },
+        {"phase_name": "Concept Expansion"},
+    ),
+    ("user_feedback", "pending_of_several"): (
+        {name: content for name, content in FEEDBACK.items() if name != "decided"}
+        | {"reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending", "agents": []},
+        {"phase_name": "Concept Expansion"},
+    ),
     ("user_feedback", "pending"): (
         {name: content for name, content in FEEDBACK.items() if name != "decided"}
         | {"reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending"},

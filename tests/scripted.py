@@ -93,8 +93,10 @@ class Desk:
     def approve(self, number, comments=""):
         return self.gate.answer(number, "approved", by="ann", comments=comments, changes=[])
 
-    def request_changes(self, number, comments="", changes=()):
-        return self.gate.answer(number, "changes", by="ann", comments=comments, changes=list(changes))
+    def request_changes(self, number, comments="", changes=(), agents=()):
+        return self.gate.answer(
+            number, "changes", by="ann", comments=comments, changes=list(changes), agents=list(agents)
+        )
 
     def skip(self, number):
         return self.gate.answer(number, "skip", by="ann", changes=[])

@@ -160,6 +160,26 @@ def test_the_prompt_shows_and_takes_answers(here):
     assert (code, "paused; nothing was decided" in said) == (3, True)
 
 
+def test_the_prompt_asks_which_agent_is_to_change(here):
+    """Where several agents wrote, one may be named; a slip is asked again, and Enter means all."""
+    haytham("approve", cwd=here)
+    child = terminal(here, "resume")
+    for name, words in (("competitor_analysis", "changes requested of competitor_analysis"), ("", "changes requested")):
+        child.expect(r"\[q\]uit")
+        child.sendline("c")
+        child.expect("what is to change")
+        child.sendline("Name one city")
+        child.expect(r"which agent, of market_intelligence, competitor_analysis \(Enter: all\)")
+        if name:
+            child.sendline("nobody")
+            child.expect("'nobody' is none of market_intelligence, competitor_analysis")
+        child.sendline(name)
+        child.expect(rf"phase 2: {words}\r\n")
+    child.expect(r"\[q\]uit")
+    child.sendline("q")
+    assert ended(child)[1] == 3
+
+
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
 def test_ctrl_c_and_ctrl_d_pause(here, key):
     """At the prompt Ctrl-C and Ctrl-D pause: exit 3, and nothing is decided."""

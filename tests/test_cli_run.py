@@ -106,6 +106,28 @@ def test_a_project_takes_another_session(here):
     assert len(list(here.glob("projects/rain_barrels/sessions/*"))) == 2
 
 
+def test_one_agent_is_asked_for_changes(here):
+    """`request-changes --agent` runs that agent alone; one that the phase does not have is exit 2 with the names."""
+    process("run", IDEA, "--no-input", cwd=here)
+    process("approve", cwd=here)
+    process("resume", cwd=here)
+    market = session_folder(here) / "phase_2_market_research"
+    kept = (market / "competitor_analysis.md").read_bytes()
+    answer = process("request-changes", "--agent", "nobody", "--change", "Say who pays", cwd=here)
+    assert (answer.code, answer.err) == (
+        2,
+        "haytham: agent: found 'nobody'; allowed: market_intelligence, competitor_analysis, the agents of phase 2\n",
+    )
+    words = ["request-changes", "--agent", "market_intelligence", "--change", "Say who pays"]
+    assert process(*words, "--json", cwd=here).json["agents"] == ["market_intelligence"]
+    assert "  2  Market Research    changes requested of market_intelligence\n" in process("status", cwd=here).out
+    answer = process("resume", cwd=here)
+    assert (answer.code, "competitor_analysis" in answer.err) == (3, False)
+    assert (market / "competitor_analysis.md").read_bytes() == kept
+    assert (market / "attempts" / "1" / "competitor_analysis.md").read_bytes() == kept
+    assert process("validate", cwd=here).code == 0
+
+
 def test_reject_ends_the_session(here):
     """`reject` itself is done with exit 0; `resume` of a rejected session exits 4."""
     process("run", IDEA, cwd=here)

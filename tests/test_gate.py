@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 import scripted
+from command import edit
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
+from haytham.errors import InvalidDocument, InvalidValue
+from haytham.session.gate import Gate
 from haytham.session.problems import inspect
+from haytham.session.request import save_request
 from haytham.session.standing import summarize
-from scripted import Desk, called
+from scripted import Crash, Desk, Dying, called
+
+PAID = b"---\nmodel: python:paid:cheap\nhaytham: {retries: 0}\n---\nWrite.\n"
 
 
 @pytest.fixture(autouse=True)
@@ -175,3 +181,205 @@ def test_a_phase_that_a_program_saved_as_failed_stays_failed(tmp_path):
     manager.save_checkpoint("p", "s", 1, "failed", [], errors=["It broke."])
     manager.save_user_feedback("p", "s", 1, reviewed=True, approved=True)
     assert manager.load_session("p", "s")["phase_statuses"][1] == "failed"
+
+
+# Changes that one agent is asked for.
+
+
+@pytest.fixture
+def second(desk):
+    """A session that waits in its second phase, where two agents wrote side by side; the call log is empty."""
+    desk.approve(1)
+    assert desk.resume() == ("waiting", 2)
+    called()
+    return desk
+
+
+@pytest.fixture
+def third(second):
+    """A session that waits in its third phase, where one agent wrote after the other."""
+    second.approve(2)
+    assert second.resume() == ("waiting", 3)
+    called()
+    return second
+
+
+def files(desk, number, *names):
+    return {name: (desk.folder(number) / name).read_bytes() for name in names}
+
+
+def name(desk, number, agent):
+    """Let a person name an agent in the feedback."""
+    edit(
+        desk.folder(number) / "user_feedback.md", "\n## Changes Meant For\n-\n", f"\n## Changes Meant For\n- {agent}\n"
+    )
+
+
+def test_only_the_agent_that_is_meant_runs_again(second):
+    """The others' outputs and tasks move to the new attempt unchanged, and the one that is left is kept whole."""
+    before = files(second, 2, "b.md", "c.md", "tasks/b.md", "tasks/c.md")
+    assert second.request_changes(2, "Shorter.", agents=["b"]) == "changes requested of b"
+    assert second.resume() == ("waiting", 2)
+    assert called() == ["b"]
+    assert files(second, 2, "c.md", "tasks/c.md") == {name: before[name] for name in ("c.md", "tasks/c.md")}
+    assert files(second, 2, *(f"attempts/1/{name}" for name in before)) == {
+        f"attempts/1/{name}": data for name, data in before.items()
+    }
+    assert ("Shorter." in second.task(2, "b"), "Shorter." in second.task(2, "c")) == (True, False)
+    assert (second.feedback(2)["attempt"], second.feedback(2)["action"]) == (2, "pending")
+    assert [row["document"] for row in second.feedback(2)["reviewed_content"]] == ["b.md", "c.md"]
+    second.approve(2)
+    assert second.resume() == ("waiting", 3)
+    assert called() == ["d", "e"]
+    assert inspect(second.session.store).problems == ()
+
+
+def test_each_agent_keeps_the_last_request_that_was_meant_for_it(second):
+    """A later request for one agent leaves the task of the other as it was, with the request before."""
+    for agents, asked in (((), "To both."), (["b"], "To b."), (["c"], "To c."), (["b"], "To b again.")):
+        second.request_changes(2, asked, agents=agents)
+        assert second.resume() == ("waiting", 2)
+        assert called() == list(agents or ["b", "c"])
+    tasks = second.task(2, "b"), second.task(2, "c")
+    assert ["To b again." in task for task in tasks] == [True, False]
+    assert ["To c." in task for task in tasks] == [False, True]
+
+
+def test_what_others_cost_stays_and_is_not_spent_again(tmp_path):
+    """An output that moves to the new attempt keeps its cost in the ledger, and its agent is called no more."""
+    desk = Desk(tmp_path, files={f"agents/{name}.md": PAID for name in "bc"})
+    desk.resume()
+    desk.approve(1)
+    desk.resume()
+    before = {row["agent_name"]: row for row in checkpoint(desk, 2)["ledger"]}
+    assert before["c"]["cost"] == 0.25
+    desk.request_changes(2, "Shorter.", agents=["b"])
+    desk.resume()
+    after = {row["agent_name"]: row for row in checkpoint(desk, 2)["ledger"]}
+    assert (after["c"], after["b"]["cost"]) == (before["c"], 0.25)
+    calls = [(call.agent, call.attempt) for call in desk.session.read().account().calls if call.phase == 2]
+    assert calls == [("b", 1), ("c", 1), ("b", 2)]
+
+
+def test_in_a_sequential_phase_later_agents_run_if_their_task_changed(third):
+    """Another text of the agent that is meant makes those after it run; the same text does not; those before stay."""
+    third.request_changes(3, "Shorter.", agents=["d"])
+    assert third.resume() == ("waiting", 3)
+    assert called() == ["d", "e"]
+    third.request_changes(3, "Shorter.", agents=["e"])
+    assert third.resume() == ("waiting", 3)
+    assert called() == ["e"]
+    scripted.constant.add("d")
+    third.request_changes(3, "Shorter.", agents=["d"])
+    assert third.resume() == ("waiting", 3)
+    assert called() == ["d", "e"]
+    third.request_changes(3, "Shorter still.", agents=["d"])
+    assert third.resume() == ("waiting", 3)
+    assert called() == ["d"]
+
+
+def test_what_a_person_wrote_in_another_output_moves_with_it(second):
+    """A text that a person revised stays as they left it when another agent is asked for changes."""
+    second.edit(2, "c", "# c\n\nMine.")
+    mine = files(second, 2, "c.md")
+    second.request_changes(2, "Shorter.", agents=["b"])
+    assert second.resume() == ("waiting", 2)
+    assert (called(), files(second, 2, "c.md")) == (["b"], mine)
+
+
+def test_an_output_that_moved_on_and_is_lost_is_written_again(second):
+    """A page that was not meant and is deleted later is asked for again, as any other that is lost."""
+    second.request_changes(2, "Shorter.", agents=["b"])
+    second.resume()
+    (second.folder(2) / "c.md").unlink()
+    called()
+    assert second.resume() == ("waiting", 2)
+    assert called() == ["c"]
+
+
+def test_input_that_the_others_were_given_stays_theirs(second):
+    """What a person asked of a phase is still asked in an attempt that keeps answers to it."""
+    second.request_changes(2, "Shorter.")
+    save_request(second.session, 2, "Only Lyon.", by="ann")
+    second.resume()
+    called()
+    second.request_changes(2, "Shorter still.", agents=["b"])
+    assert second.resume() == ("waiting", 2)
+    assert (called(), "Only Lyon." in second.task(2, "b")) == (["b"], True)
+    assert (second.folder(2) / "attempts" / "2" / "request.md").read_text(encoding="utf-8") == "Only Lyon."
+
+
+def test_requests_before_a_run_add_up(second):
+    """Whoever was asked is asked, also where another is asked afterwards; a request to all is one to all."""
+    second.request_changes(2, "Shorter.", agents=["b"])
+    assert second.request_changes(2, "Longer.", agents=["c"]) == "changes requested of b, c"
+    assert second.feedback(2)["agents"] == ["b", "c"]
+    assert second.request_changes(2, "Both.") == "changes requested"
+    assert second.request_changes(2, "And c.", agents=["c"]) == "changes requested"
+    assert "agents" not in second.feedback(2)
+    assert second.resume() == ("waiting", 2)
+    assert called() == ["b", "c"]
+
+
+def test_an_agent_is_named_in_the_file(second):
+    """An open gate of several agents has a place for the name; a decision made there counts as any other."""
+    name(second, 2, "c")
+    second.edit_feedback(2, action="retry_with_changes", comments="Shorter.")
+    assert second.resume() == ("waiting", 2)
+    assert called() == ["c"]
+    assert second.events("decision")[-1]["decision"] == "changes requested of c"
+
+
+def test_a_gate_of_one_agent_has_no_place_for_a_name(desk):
+    """Where one agent writes there is nothing to choose, and the file stays as short as it was."""
+    assert "Meant For" not in (desk.folder(1) / "user_feedback.md").read_text(encoding="utf-8")
+    assert desk.request_changes(1, "Shorter.", agents=["a"]) == "changes requested of a"
+    assert desk.resume() == ("waiting", 1)
+
+
+def test_a_program_names_an_agent(second):
+    """`save_user_feedback` takes the agent that the changes are meant for."""
+    manager = CheckpointManager(second.base)
+    manager.save_user_feedback("p", "s", 2, True, False, "", ["Shorter"], agent="b")
+    assert second.resume() == ("waiting", 2)
+    assert called() == ["b"]
+
+
+def test_an_agent_that_the_phase_does_not_have_is_refused(second):
+    """The allowed names are told, nothing is stored, and a name typed into the file stops the run with its line."""
+    before = files(second, 2, "user_feedback.md")
+    with pytest.raises(InvalidValue, match="found 'd'; allowed: b, c"):
+        second.request_changes(2, "Shorter.", agents=["d"])
+    with pytest.raises(InvalidValue, match="found 'd'; allowed: b, c"):
+        CheckpointManager(second.base).save_user_feedback("p", "s", 2, True, False, "", ["Shorter"], agent="d")
+    assert files(second, 2, "user_feedback.md") == before
+    name(second, 2, "d")
+    with pytest.raises(InvalidDocument, match=r"user_feedback\.md:\d+: Changes Meant For: found 'd'; allowed: b, c"):
+        second.resume()
+
+
+def test_an_approval_forgets_who_was_asked(second):
+    """Who approves after all asks nobody for anything."""
+    second.request_changes(2, "Shorter.", agents=["b"])
+    second.approve(2)
+    assert "agents" not in second.feedback(2)
+    assert second.resume() == ("waiting", 3)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_kill_while_outputs_move_to_the_next_attempt_repeats_nothing(tmp_path, done):
+    """Killed at any write of the move: only the agent that is meant runs, and nothing is lost."""
+    for at in range(1, 14):
+        desk = Desk(tmp_path / str(at))
+        desk.resume()
+        desk.approve(1)
+        desk.resume()
+        text = desk.text(2, "c")
+        desk.request_changes(2, "Shorter.", agents=["b"])
+        with pytest.raises(Crash):
+            Gate(desk.over(Dying(desk.base, at, done=done))).next_attempt(2)
+        called()
+        assert desk.resume() == ("waiting", 2)
+        assert (called(), desk.text(2, "c")) == (["b"], text)
+        assert "Shorter." in desk.task(2, "b")
+        assert (desk.folder(2) / "attempts" / "1" / "c.md").exists()

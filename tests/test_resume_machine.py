@@ -110,8 +110,8 @@ class Sessions(RuleBasedStateMachine):
         if (self.desk.folder(phase) / "user_feedback.md").exists():
             self.desk.edit_feedback(phase, approved="-", action="pending", reviewed="false", timestamp="-")
 
-    @rule(phase=phases, how=answers, kill=kills, done=booleans())
-    def answer(self, phase, how, kill, done):
+    @rule(phase=phases, how=answers, only=none() | agents, kill=kills, done=booleans())
+    def answer(self, phase, how, only, kill, done):
         store = self.desk.session.store if kill is None else Dying(self.desk.base, kill, done=done)
         gate, self.count = Gate(self.desk.over(store)), self.count + 1
         words = f"Words {self.count}."
@@ -124,7 +124,8 @@ class Sessions(RuleBasedStateMachine):
                 gate.retry(phase)
                 return
             decision = {"approve": "approved", "changes": "changes", "skip": "skip"}[how]
-            gate.answer(phase, decision, by="ann", comments=words, changes=[])
+            asked = [only] if how == "changes" and AGENTS.get(only) == phase else []
+            gate.answer(phase, decision, by="ann", comments=words, changes=[], agents=asked)
             self.words[phase] = words
         except Crash:
             return

@@ -109,10 +109,14 @@ class CheckpointManager:
         requested_changes: list[str] | None = None,
         action: str | None = None,
         retry_count: int = 0,
+        agent: str | None = None,
     ) -> None:
-        """Save a person's review of a phase, bound to the outputs that are there now."""
+        """Save a person's review of a phase, bound to the outputs that are there now.
+
+        `agent` names the one that changes are requested of; without it they are requested of all.
+        """
         changes = _strings("requested changes", [] if requested_changes is None else requested_changes)
-        facts = {
+        facts: dict[str, Any] = {
             "reviewed": reviewed,
             "approved": approved,
             "timestamp": clock.now(),
@@ -121,6 +125,7 @@ class CheckpointManager:
             "action": _action(approved, changes) if action is None else action,
             "retry_count": retry_count,
         }
+        facts |= {} if agent is None else {"agents": [agent]}
         self._session(project_id, session_id).save_feedback(phase_num, facts)
 
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:

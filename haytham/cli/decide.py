@@ -49,16 +49,25 @@ def approve(here: Here, /, phase: int | None, **given: Any) -> None:
 
 
 @click.command("request-changes")
+@click.option(
+    "--agent",
+    "agents",
+    metavar="NAME",
+    multiple=True,
+    help="The agent that is to change its output; the others keep theirs. May be given several times.",
+)
 @click.option("--change", "changes", multiple=True, help="One change that is wanted; may be given several times.")
 @_answers
 def request_changes(here: Here, /, phase: int | None, changes: tuple[str, ...], **given: Any) -> None:
     r"""Ask for another attempt at a phase.
 
-    With comments, or changes wanted. Without PHASE, at the first that waits.
+    With comments, or changes wanted. Without PHASE, at the first that waits. With --agent only that agent runs again;
+    in a sequential phase those after it run, too, if its text changes.
 
     \b
-    Example:
+    Examples:
       haytham request-changes 2 -m "Too broad" --change "Name one city" --change "Say who pays"
+      haytham request-changes 2 --agent market_intelligence --change "Say where each number is from"
     """
     wanted = [change for change in changes if change.strip()]
     if not wanted and not given["message"].strip():
@@ -137,11 +146,23 @@ def _decide(here: Here, phase: int | None, decision: Decision, changes: list[str
     place = _first_open(here, session, standing, decision) if phase is None else _named(standing, phase, decision)
     number = place.facts.phase.number
     said = {"comments": given["message"], "changes": changes, "anyway": given.get("anyway", False)}
+    said |= {"agents": given.get("agents", ())}
     words = answer(session, number, decision, by=by, **said)
     facts = {"project": session.project_id, "session": session.session_id, "phase": number, "decision": decision}
+    facts |= {"agents": _asked(session, number)} if decision == "changes" else {}
     faults = fault_lines(standing.reading, place.facts.phase) if decision == "approved" else []
     told = [f"phase {number}, {place.facts.phase.name}: {words} by {by}", *(f"note: {fault}" for fault in faults)]
     here.answer("decision", {**facts, "by": by, "faults": faults}, "\n".join(told))
+
+
+def _asked(session: Session, number: int) -> list[str]:
+    """Return the agents of a phase that are asked for changes."""
+    from haytham.session.summary import asked_agents  # noqa: PLC0415
+
+    reading = session.read()
+    phase = reading.phase(number)
+    feedback = reading.feedback(phase)
+    return [] if feedback is None else list(asked_agents(feedback.value, phase.agents))
 
 
 def _first_open(here: Here, session: Session, standing: Standing, decision: Decision) -> Place:

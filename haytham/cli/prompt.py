@@ -51,12 +51,30 @@ def _take_answer(here: Here, session: Session, number: int, by: str) -> bool:
         elif letter == "c":
             discard_typed_ahead()
             wanted = click.prompt("what is to change")
-            click.echo(f"phase {number}: {answer(session, number, 'changes', by=by, comments=wanted)}")
+            words = answer(session, number, "changes", by=by, comments=wanted, agents=_ask_which(session, number))
+            click.echo(f"phase {number}: {words}")
             return True
         else:
             words = answer(session, number, "approved" if letter == "a" else "rejected", by=by)
             click.echo(f"phase {number}: {words}")
             return True
+
+
+def _ask_which(session: Session, number: int) -> list[str]:
+    """Ask which agent is to change its output, if there are several; an empty list stands for all."""
+    agents = session.read().phase(number).agents
+    if len(agents) == 1:
+        return []
+
+    def read(said: str) -> list[str]:
+        if said.strip() not in ("", *agents):
+            raise click.BadParameter(f"{said!r} is none of {', '.join(agents)}")
+        return [said.strip()] if said.strip() else []
+
+    discard_typed_ahead()
+    words = f"which agent, of {', '.join(agents)} (Enter: all)"
+    named: list[str] = click.prompt(words, default="", show_default=False, value_proc=read)
+    return named
 
 
 def _letter(said: str) -> str:

@@ -113,7 +113,7 @@ def _state(place: Place, value: Mapping[str, Any]) -> str:
         return f"stale: {why}"
     if step == "nothing":
         return f"left out: {why}"
-    return f"changes requested{attempt}" if step == "next attempt" else _not_done(place) + attempt
+    return (_requested(place) if step == "next attempt" else _not_done(place)) + attempt
 
 
 def _refused(place: Place) -> str:
@@ -126,6 +126,12 @@ def _signed(value: Mapping[str, Any]) -> str:
     said += f" at {value['timestamp']}" if value.get("timestamp") else ""
     said += f", with changes {value['revised']}" if "revised" in value else ""
     return said + (f", although {value['anyway']}" if "anyway" in value else "")
+
+
+def _requested(place: Place) -> str:
+    """Return that changes are requested, and of whom, if not of all."""
+    asked = place.verdict.agents
+    return "changes requested" + ("" if asked == place.facts.phase.agents else f" of {', '.join(asked)}")
 
 
 def _not_done(place: Place) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from haytham import clock
 from haytham.errors import InvalidValue, StaleNeeds, phase_list
 from haytham.session import layout
+from haytham.session.names import check_agents
 from haytham.session.page import complete_phase, withdraw
 from haytham.session.shown import shown_feedback
 from haytham.session.standing import Standing, refusal
@@ -19,7 +20,7 @@ from haytham.session.tasks import Tasks
 from haytham.text import counted, difference, text_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from haytham.agent import Task
     from haytham.errors import RefusedDecision
@@ -73,21 +74,24 @@ class Gate:
         by: str | None,
         comments: str = "",
         changes: list[str],
+        agents: Sequence[str] = (),
         anyway: bool = False,
     ) -> str:
         """Decide on a phase as its texts are now; what was decided, in words. What was decided before is put aside.
 
-        RefusedDecision where a rule refuses it; `anyway` waives that, and is recorded.
+        `agents` are those that changes are requested of; without any, all of the phase are. RefusedDecision where a
+        rule refuses it; `anyway` waives that, and is recorded.
         """
         self.finish()
         told = dict(self.stamp(by))
         with self._session.saving() as reading:
             phase = reading.there(number)
+            check_agents(phase, agents)
             _check_answerable(reading, phase, decision)
             refused = refusal(Standing(reading).place(number).facts, decision)
             if refused is not None and not anyway:
                 raise refused
-            if not comments and not changes and _stands(reading, phase, decision):
+            if not comments and not changes and not agents and _stands(reading, phase, decision):
                 return told.get(number, _WORDS[_ACTIONS[decision]])
             if _is_acted_on(reading, phase):
                 self._put_aside(reading, phase, move=False)
@@ -99,6 +103,7 @@ class Gate:
                 "approved": decision == "approved",
                 "comments": _joined(kept["comments"], comments),
                 "requested_changes": [*kept["requested_changes"], *changes],
+                "agents": _asked(kept, agents),
                 "action": _ACTIONS[decision],
             }
             facts |= {"anyway": waived} if (waived := _waived(refused)) else {}
@@ -192,12 +197,17 @@ class Gate:
                     self._put_aside(reading, phase, move=move, attempt=there.value["attempt"])
 
     def _start_over(self, reading: Reading, phase: Phase) -> None:
-        """Move an attempt away, whole. Feedback names it and the checkpoint says so first: a crash in between shows."""
+        """Move an attempt away, whole. Feedback names it and the checkpoint says so first: a crash in between shows.
+
+        Outputs of agents that are not asked for changes stay, too, for the next one.
+        """
         if reading.feedback(phase) is None:
             self._write(reading, phase, _undecided(reading, phase))
         checkpoint = reading.checkpoint(phase)
         if checkpoint is not None:
-            self._session.write_checkpoint(reading, phase, {**checkpoint.value, "status": _AGAIN, "ledger": []})
+            kept = _kept_outputs(reading, phase)
+            rows = [row for row in checkpoint.value["ledger"] if row["agent_name"] in kept]
+            self._session.write_checkpoint(reading, phase, {**checkpoint.value, "status": _AGAIN, "ledger": rows})
         self._put_aside(reading, phase, move=True)
 
     def _present(self, reading: Reading, phase: Phase) -> None:
@@ -211,7 +221,9 @@ class Gate:
         added, removed = _changed_by_hand(reading, phase)
         if facts["action"] in ("approved", "retry_with_changes"):
             complete_phase(self._session, reading, phase)
-        facts = {name: value for name, value in facts.items() if name != "revised"}
+        asked = list(facts.get("agents", ())) if facts["action"] == _ACTIONS["changes"] else []
+        facts = {name: value for name, value in facts.items() if name not in ("revised", "agents")}
+        facts |= {"agents": asked} if asked else {}
         facts |= {"reviewed": True, "timestamp": clock.now(), "reviewed_content": rows}
         facts |= {} if by is None else {"by": by}
         facts["decided"] = decide(facts)
@@ -220,12 +232,14 @@ class Gate:
         self._write(reading, phase, facts)
         if facts["action"] == "approved":
             self._present(reading, phase)
-        return _WORDS[facts["action"]] + (f" with changes, +{added} -{removed}" if added or removed else "")
+        of = f" of {', '.join(asked)}" if asked else ""
+        return _WORDS[facts["action"]] + of + (f" with changes, +{added} -{removed}" if added or removed else "")
 
     def _put_aside(self, reading: Reading, phase: Phase, *, move: bool, attempt: int | None = None) -> None:
         """Copy or move the tasks and outputs of an attempt to its own folder, and move the feedback, last.
 
         A request that nobody was given yet stays where it is, for the next task; tasks, which tell that, go after it.
+        In a move, outputs of agents that are not asked for changes stay, with their tasks and what they were asked.
         """
         folder = reading.folder(phase)
         aside = layout.attempt_prefix(folder, reading.attempt(phase) if attempt is None else attempt)
@@ -233,10 +247,12 @@ class Gate:
         names = [key.removeprefix(folder) for key in self._store.keys(folder)]
         names = [name for name in names if not name.startswith(layout.ATTEMPTS) and name not in kept]
         decided = {} if move else _as_decided(reading, phase)
+        outputs = [layout.output_file(agent) for agent in _kept_outputs(reading, phase)] if move else []
+        staying = {*outputs, *(layout.TASKS + name for name in outputs), *([layout.REQUEST] if outputs else [])}
         for name in sorted(names, key=lambda name: (name == layout.FEEDBACK, name.startswith(layout.TASKS))):
             data = decided.get(name) or self._store.read(folder + name)
             self._store.write(aside + name, _superseded(data) if move and name == layout.FEEDBACK else data)
-            if move or name == layout.FEEDBACK:
+            if (move and name not in staying) or name == layout.FEEDBACK:
                 self._store.delete(folder + name)
                 reading.forget(folder + name)
 
@@ -266,6 +282,14 @@ def _is_left_over(reading: Reading, phase: Phase) -> bool:
 
 def _is_revised(output: Document) -> bool:
     return bool(output.value["wrote"] != text_digest(output.value["text"]))
+
+
+def _kept_outputs(reading: Reading, phase: Phase) -> list[str]:
+    """Return the agents whose outputs the next attempt begins with: those that are not asked for changes."""
+    feedback, review = reading.feedback(phase), reading.review(phase)
+    if feedback is None or review is None or review.decision != "changes" or not feedback.value.get("agents"):
+        return []
+    return [agent for agent in reading.outputs(phase) if agent not in feedback.value["agents"]]
 
 
 def _is_given(reading: Reading, phase: Phase) -> bool:
@@ -328,6 +352,14 @@ def _superseded(feedback: bytes) -> bytes:
     return feedback.replace(b"\nphase_number:", b"\nsuperseded: true\nphase_number:", 1)
 
 
+def _asked(feedback: Mapping[str, Any], agents: Sequence[str]) -> list[str]:
+    """Return who is asked for changes, with those whom feedback names already; none stands for all."""
+    before = feedback.get("agents", [])
+    if decide(feedback) == "changes" and not (before and agents):
+        return []
+    return list(dict.fromkeys([*before, *agents]))
+
+
 def _changed_by_hand(reading: Reading, phase: Phase) -> tuple[int, int]:
     """Count the lines that a person added and removed since a phase was presented; the agent's own words are none."""
     presented, added, removed = reading.presented(phase), 0, 0
@@ -344,7 +376,7 @@ def _joined(before: str, added: str) -> str:
 
 def _undecided(reading: Reading, phase: Phase) -> Value:
     """The feedback that an open gate waits with: nothing decided, and what it presents."""
-    return {
+    facts: Value = {
         "phase_number": phase.number,
         "attempt": reading.attempt(phase),
         "reviewed": False,
@@ -356,3 +388,4 @@ def _undecided(reading: Reading, phase: Phase) -> Value:
         "action": "pending",
         "retry_count": reading.attempt(phase) - 1,
     }
+    return {**facts, "agents": []} if len(phase.agents) > 1 else facts

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from haytham.workflow import Phase
 
 _RESERVED = frozenset({"checkpoint", "request", "user_feedback"})
 _MOST_CHARACTERS = 100
@@ -29,6 +34,13 @@ def check_agent_name(value: Any) -> str:
         taken = ", ".join(sorted(_RESERVED))
         raise InvalidValue("agent name", value, f"any but {taken}: those are other files of the phase")
     return name
+
+
+def check_agents(phase: Phase, names: Iterable[Any]) -> None:
+    """Refuse the name of an agent that a phase does not have."""
+    for name in names:
+        if name not in phase.agents:
+            raise InvalidValue("agent", name, f"{', '.join(phase.agents)}, the agents of phase {phase.number}")
 
 
 def slug(name: str) -> str:

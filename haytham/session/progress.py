@@ -41,12 +41,13 @@ class Output:
 
 @dataclass(frozen=True)
 class Feedback:
-    """A person's review as far as progress asks."""
+    """A person's review as far as progress asks; `agents` are those that changes are requested of, if not all."""
 
     decision: Decision | None
     attempt: int
     texts: Mapping[str, str]
     tasks: Mapping[str, str | None]
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def judge(facts: PhaseFacts) -> Verdict:
     if undone or facts.status != "completed":
         return _judge_undone(facts, undone)
     if decision == "changes":
-        return Verdict("next attempt", facts.phase.agents)
+        asked = feedback.agents if feedback is not None else ()
+        return Verdict("next attempt", asked or facts.phase.agents)
     return _judge_texts(facts, feedback)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem
+from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, quote
 from haytham.policy import Limits
 from haytham.session import layout
 from haytham.session.ledger import merged
@@ -328,6 +328,10 @@ class Reading:
         found = self._find("user_feedback", self.folder(phase) + layout.FEEDBACK)
         if found is not None and not found.faults:
             check_place(found, "phase_number", phase.number)
+            unknown = [name for name in found.value.get("agents", ()) if name not in phase.agents]
+            if unknown:
+                message = f"found {quote(unknown[0])}; allowed: {', '.join(phase.agents)}"
+                raise InvalidDocument([found.problem(message, "agents")])
         return found
 
     def decision(self, phase: Phase) -> Decision | None:

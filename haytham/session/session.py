@@ -15,7 +15,7 @@ from haytham.document.check import check_text
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
 from haytham.session.aside import find_renamed, set_aside, unowned
-from haytham.session.names import check_agent_name, check_id, title
+from haytham.session.names import check_agent_name, check_agents, check_id, title
 from haytham.session.page import complete_phase
 from haytham.session.reading import Reading
 from haytham.session.restoring import finish, is_unfinished
@@ -191,6 +191,7 @@ class Session:
             rows = reading.reviewed_content(phase)
             place = {"phase_number": phase.number, "attempt": reading.attempt(phase)}
             value = {**place, **facts, "reviewed_content": rows}
+            check_agents(phase, facts.get("agents", ()))
             self._shelf.check("user_feedback", value)
             decision = decide(value)
             if decision is not None and refusal(Standing(reading).place(phase.number).facts, decision) is None:

@@ -9,7 +9,7 @@ from haytham.agent_file import read_agent
 from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
 from haytham.prompt import prompt
 from haytham.session.progress import Feedback, Output, PhaseFacts, Verdict, judge
-from haytham.session.summary import Review, Summary
+from haytham.session.summary import Review, Summary, asked_agents
 from haytham.session.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Standing:
             attempt=document.value["attempt"],
             texts=dict(zip(names, (row["digest"] for row in rows), strict=True)),
             tasks=dict(zip(names, (row["task"] for row in rows), strict=True)),
+            agents=asked_agents(document.value, phase.agents),
         )
 
 

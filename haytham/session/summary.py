@@ -99,6 +99,12 @@ def decide(feedback: Mapping[str, Any]) -> Decision | None:
     return "changes" if approved is False and asked else None
 
 
+def asked_agents(feedback: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a phase's agents that a review asks for changes: the named ones, else all."""
+    named = feedback.get("agents") or agents
+    return tuple(agent for agent in agents if agent in named)
+
+
 def total(values: Iterable[float | None]) -> float | None:
     """The sum of what is known, to the digit as people add; None where nothing is."""
     known = [value for value in values if value is not None]

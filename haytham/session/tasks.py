@@ -9,7 +9,7 @@ from haytham.agent import Input, LeftOut, Previous, Task
 from haytham.agent_file import read_agent
 from haytham.session import layout
 from haytham.session.condition import left_out
-from haytham.session.summary import decide
+from haytham.session.summary import asked_agents, decide
 from haytham.text import difference
 
 if TYPE_CHECKING:
@@ -147,6 +147,8 @@ class Tasks:
             feedback = self._reading.earlier_feedback(phase, number)
             if feedback is None or not (feedback.get("superseded") or decide(feedback) == "changes"):
                 continue
+            if decide(feedback) == "changes" and agent not in asked_agents(feedback, phase.agents):
+                continue  # its output moved on unchanged
             found = self._reading.put_aside(phase, number)
             if agent in found.revised or _is_about_changes(feedback):
                 yield number, found, feedback
