@@ -588,12 +588,18 @@ def test_what_is_no_contract_is_named(path, value, complaint):
     assert complaint in str(refused.value)
 
 
+KEYS = json.dumps({f"k{at}": 0 for at in range(20_000)}).encode()
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
         (b'{\n"a": }', "contracts/x.json:2: is not valid JSON: Expecting value"),
         (b'{"a": 1, "a": 2}', "contracts/x.json:1: is not valid JSON: found the key a twice; allowed: once"),
         (b"\xff", "contracts/x.json:1: is not valid JSON"),
+        (b" " * 300_000, "contracts/x.json:1: has 300,000 bytes; allowed: 262,144"),
+        (KEYS[:-1] + b', "k9": 0}', "found the key k9 twice; allowed: once"),
+        (KEYS, "contracts/x.json:1: k0: is no key here"),
         (b"[]", "contracts/x.json:1: found []; allowed: a map, with type object and properties"),
         (b"[" * 100_000, "contracts/x.json:1: is not valid JSON"),
     ],

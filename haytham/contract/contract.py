@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from haytham.contract import claim, drawing
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 FOLDER = "contracts"
 VERSION = 1
+_MOST_BYTES = 256 * 1024
+_MOST_FAULTS = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -105,7 +108,7 @@ def _shipped(name: str) -> Contract:
 def read_contract(name: str, data: bytes) -> Contract:
     """Read a contract from the bytes of its JSON file; InvalidDocument with every fault, its line and key."""
     text, schema = _load(name, data)
-    wrong = list(faults(schema)) or _version_faults(name, schema)
+    wrong = list(islice(faults(schema), _MOST_FAULTS)) or _version_faults(name, schema)
     if wrong:
         lines = _lines(text)
         raise InvalidDocument([_problem(name, said, _line(lines, path), path) for path, said in wrong])
@@ -121,6 +124,8 @@ def _version_faults(name: str, schema: Mapping[str, Any]) -> list[tuple[Path, st
 
 
 def _load(name: str, data: bytes) -> tuple[str, Any]:
+    if len(data) > _MOST_BYTES:
+        raise InvalidDocument([_problem(name, f"has {len(data):,} bytes; allowed: {_MOST_BYTES:,}", 1)])
     try:
         text = data.decode("utf-8-sig")
         return text, json.loads(text, object_pairs_hook=_each_once)
@@ -131,10 +136,11 @@ def _load(name: str, data: bytes) -> tuple[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
-        raise ValueError(f"found the key {twice} twice; allowed: once")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"found the key {key[:80]} twice; allowed: once")
+        found[key] = value
     return found
 
 
