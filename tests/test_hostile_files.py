@@ -404,8 +404,10 @@ def test_a_template_cannot_keep_a_run_from_ctrl_c(tmp_path):
     evil_session(tmp_path / "projects", {"WHEN": ""}, LOOPS)
     words = command("resume", "evil/evil", "--no-input")
     running = subprocess.Popen(words, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.DEVNULL)
+    events = tmp_path / "projects" / "evil" / "sessions" / "evil" / "events.jsonl"
     try:
-        time.sleep(1)
+        while running.poll() is None and not (events.exists() and b"phase_started" in events.read_bytes()):
+            time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         assert running.wait(20) in (6, 130)
     finally:
