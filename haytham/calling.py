@@ -338,6 +338,5 @@ def _of_failure(error: Exception, call: Call, *, is_free: bool) -> dict[str, Any
     counts = told.input_tokens, told.output_tokens
     if is_free:
         return {"settled": Amount(), "input_tokens": counts[0], "output_tokens": counts[1]}
-    cost = call.reserved.cost if told.cost is None else told.cost
     tokens = call.reserved.tokens if None in counts else sum(count or 0 for count in counts)
-    return {"settled": Amount(tokens, cost), "input_tokens": counts[0], "output_tokens": counts[1]}
+    return {"settled": Amount(tokens, told.cost), "input_tokens": counts[0], "output_tokens": counts[1]}

@@ -257,6 +257,21 @@ def test_an_unknown_settlement_counts_as_reserved(tmp_path, monkeypatch):
     assert (found.total.unknown, found.counted_as_reserved.calls) == (0, 2)
 
 
+def test_a_failed_call_of_unknown_price_counts_as_reserved_too(tmp_path, monkeypatch):
+    """An answer that was cut off behind a proxy is settled with its tokens, and counts at the reserved price."""
+
+    def cut_off(handler):
+        handler.begin()
+        handler.say("Hello", end="length", usage=(11, 3, 14))
+
+    with serving(cut_off, monkeypatch):
+        desk = desk_of(tmp_path, "", models="openai-chat:gpt-4o")
+        assert desk.resume() == ("failed", 1)
+    found = account(desk)
+    assert [call.amount for call in found.calls] == [Amount(14, call.reserved.cost) for call in found.calls]
+    assert (lines(desk)[1]["cost"], found.counted_as_reserved.calls) == (None, 1)
+
+
 def test_tokens_that_a_server_does_not_count_are_those_reserved(tmp_path, monkeypatch):
     """Who reserves and then does not tell its tokens has taken all that was reserved."""
 
