@@ -21,6 +21,7 @@ from scripted import Desk, called
 
 TIMES = ("- Executed: ", "- Duration: ", "- Started: ", "- Completed: ", "- Last Updated: ", "- Created: ")
 TIMES += ("- Timestamp: ", "- Total Duration: ", "shown: ", "model: ")
+SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a replay spends nothing
 REPLY = Reply(
     "A text.\n",
     model="acme:large",
@@ -113,6 +114,7 @@ def documents(base, model):
 
 def _lines(path):
     times = (*TIMES, "| ") if path.name in ("session_manifest.md", "checkpoint.md") else TIMES
+    times += SPENT if path.name == "session_manifest.md" else ()
     return [line for line in path.read_text(encoding="utf-8").split("\n") if not line.startswith(times)]
 
 

@@ -344,14 +344,16 @@ def note_call(log, task):
 
 TIMES = ("- Executed: ", "- Duration: ", "- Started: ", "- Completed: ", "- Last Updated: ", "- Created: ", "shown: ")
 TIMES += ("- Timestamp: ", "- Total Duration: ")
+SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a call that is killed after it was made is paid for
 
 
 def plain(base):
-    """What all documents of a session say, but for times and how long things took."""
+    """What all documents of a session say, but for times, how long things took and what was spent."""
     desk, folder = Desk(base), base / "p" / "sessions" / "s"
     said = {}
     for path in sorted(folder.rglob("*.md")):
         times = (*TIMES, "| ") if path.name in ("session_manifest.md", "checkpoint.md") else TIMES
+        times += SPENT if path.name == "session_manifest.md" else ()
         lines = path.read_text(encoding="utf-8").split("\n")
         said[path.relative_to(folder).as_posix()] = [line for line in lines if not line.startswith(times)]
     return said, desk.steps(), summarize(desk.session.read()).statuses
