@@ -108,6 +108,15 @@ class InvalidValue(HaythamError, ValueError):
         super().__init__(f"{what}: found {quote(found)}; allowed: {allowed}")
 
 
+class SymbolicLink(InvalidValue):
+    """A path in a store is a symbolic link, or would be reached through one."""
+
+    def __init__(self, key: str, link: str, outside: str = "") -> None:
+        inside = "no symbolic link" if key == link else f"no symbolic link; {link} is one"
+        allowed = f"no link that leads out of {outside}" if outside else inside
+        super().__init__("key", key, f"{allowed}; replace it by the file or folder itself")
+
+
 class InvalidDocument(HaythamError, ValueError):
     """A document cannot be read (or must not be written): its problems, each with file, line, section and label."""
 

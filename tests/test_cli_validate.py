@@ -166,6 +166,47 @@ def test_a_pipe_does_not_hang_and_a_link_does_not_leak(here):
     assert "token-of-mine" not in said
 
 
+def _link_events(session, good):
+    (session / "events.jsonl").unlink()
+    (session / "events.jsonl").symlink_to(good / "project.md")
+
+
+def _link_phase(session, good):
+    shutil.rmtree(session / "phase_2_market_research")
+    (session / "phase_2_market_research").symlink_to(good)
+
+
+def _link_output(session, good):
+    (session / "phase_2_market_research" / "market_intelligence.md").unlink()
+    (session / "phase_2_market_research" / "market_intelligence.md").symlink_to(good / "project.md")
+
+
+@pytest.mark.parametrize("link", [_link_events, _link_phase, _link_output])
+def test_a_link_to_another_project_is_reported_and_never_written_through(here, link):
+    """A link in a session stops the commands that would write through it, exit 6, and the other project stays."""
+    session = session_folder(here)
+    haytham("run", IDEA, "--name", "Good", cwd=here)
+    good = here / "projects" / "good"
+    before = {path: path.read_bytes() for path in good.rglob("*") if path.is_file()}
+    link(session, good)
+    assert "allowed: no symbolic link" in problems(here)
+    for words in (
+        ["resume", session.name, "--no-input"],
+        ["approve", "-s", session.name],
+        ["resume", session.name, "--input", "x"],
+    ):
+        answer = haytham(*words, cwd=here)
+        assert answer.code == 6, words
+        assert "symbolic link" in answer.err
+    assert {path: path.read_bytes() for path in good.rglob("*") if path.is_file()} == before
+
+
+def test_a_project_that_is_a_link_is_reported(here):
+    """A link among the projects is no project, and validate says so."""
+    (here / "projects" / "linked").symlink_to(here / "projects" / "rain_barrels")
+    assert "projects/linked: key: found 'linked'; allowed: no symbolic link" in problems(here)
+
+
 def test_a_workflow_is_validated_with_its_agents(tmp_path):
     """A folder with a workflow.yaml is judged as one: keys with their lines, and every agent's file."""
     haytham("init", "mine", cwd=tmp_path)

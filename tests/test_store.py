@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+from functools import partial
 
 import pytest
 
+from haytham.errors import SymbolicLink
 from haytham.store import FileStore, MemoryStore
 from haytham.store.contract import SharedStoreContract, StoreContract
 from haytham.store.protocol import VERBS
@@ -65,12 +68,93 @@ def test_a_link_that_leads_out_is_refused(base, tmp_path):
     assert os.listdir(outside) == ["secret.md"]
 
 
-def test_a_link_within_the_base_is_followed(base):
-    """A link to another place in the base folder is as good as that place."""
+def verbs(store, key):
+    """Every verb that reaches a key, or the folder of that name."""
+    yield lambda: store.read(key)
+    yield lambda: store.write(key, b"x")
+    yield lambda: store.write_all({key: b"x"})
+    yield lambda: store.append(key, b"x\n")
+    yield lambda: store.delete(key)
+    yield lambda: store.write_folder(f"{key}/", [("new.md", b"x")])
+    yield lambda: store.delete(f"{key}/")
+    for verb in (store.prepare, store.keys, store.folders, store.holds):
+        yield partial(verb, f"{key}/")
+
+
+@pytest.mark.parametrize("key", ["p/file.md", "p/folder", "p/folder/b.md", "p/folder/new.md", "p/folder/in/new.md"])
+def test_no_key_is_reached_through_a_link_within_the_base(base, key):
+    """A link to another place in the base folder is refused by every verb, and that place stays as it is."""
     store = FileStore(base)
-    store.write("a/b.md", b"1")
-    (base / "c").symlink_to(base / "a")
-    assert store.read("c/b.md") == b"1"
+    store.write("good/b.md", b"1")
+    (base / "p").mkdir()
+    (base / "p" / "file.md").symlink_to(base / "good" / "b.md")
+    (base / "p" / "folder").symlink_to("../good")
+    for verb in verbs(store, key):
+        with pytest.raises(SymbolicLink, match="allowed: no symbolic link"):
+            verb()
+    assert not store.is_plain(key)
+    assert [path.name for path in (base / "good").iterdir()] == ["b.md"]
+    assert (base / "good" / "b.md").read_bytes() == b"1"
+
+
+def test_no_lock_is_taken_through_a_link(base):
+    """A link in the place of a lock, of the note beside it, or of a folder above is refused and not written to."""
+    store = FileStore(base)
+    store.write("good/b.md", b"1")
+    with store.lock("p"), store.run_lock("p"):
+        files = [path for path in base.rglob(".*") if path.is_file() and path.name != ".gitignore"]
+    assert len(files) >= 3
+    for path in (*files, files[0].parent):
+        kept = shutil.move(path, base / "kept") if path.exists() else base / "nothing"
+        path.symlink_to(base / "good" if kept.is_dir() else base / "good" / "b.md")
+        with pytest.raises(SymbolicLink), store.lock("p"), store.run_lock("p"):
+            pytest.fail(str(path))
+        path.unlink()
+        if kept.exists():
+            kept.rename(path)
+    assert (base / "good" / "b.md").read_bytes() == b"1"
+    assert [path.name for path in (base / "good").iterdir()] == ["b.md"]
+
+
+@pytest.mark.parametrize("call", ["write", "append", "write_all", "write_folder"])
+def test_a_folder_that_becomes_a_link_while_it_is_written_to_is_refused(base, monkeypatch, call):
+    """A folder replaced by a link between the check and the write changes nothing where the link leads."""
+    store = FileStore(base)
+    store.write("good/log", b"1\n")
+    store.write("p/log", b"2\n")
+    real = os.open
+
+    def swap(path, flags, *rest, **options):
+        if flags & os.O_CREAT and f"{base}/p/" in path and not (base / "p").is_symlink():
+            (base / "p").rename(base / "moved")
+            (base / "p").symlink_to("good")
+        return real(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", swap)
+    act = {
+        "write": lambda: store.write("p/log", b"x"),
+        "append": lambda: store.append("p/log", b"x\n"),
+        "write_all": lambda: store.write_all({"p/log": b"x", "q/log": b"x"}),
+        "write_folder": lambda: store.write_folder("p/new/", [("a", b"x")]),
+    }[call]
+    with pytest.raises((SymbolicLink, OSError)):
+        act()
+    assert (base / "p").is_symlink()
+    assert {path.name: path.read_bytes() for path in (base / "good").iterdir()} == {"log": b"1\n"}
+
+
+def test_reading_asks_once_for_each_part_of_a_key(base, monkeypatch):
+    """Links cost one look at each part of a path to find, however often a folder was looked at before."""
+    store = FileStore(base)
+    store.write("a/b/c.md", b"1")
+    store.write("a/b/d.md", b"1")
+    looked, real = [], os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path, **options: (looked.append(path), real(path, **options))[1])
+    store.read("a/b/c.md")
+    assert len(looked) <= 3
+    looked.clear()
+    store.write_all({"a/b/c.md": b"2", "a/b/d.md": b"2"})
+    assert len(looked) <= 2 * 2 + 2 * 2
 
 
 def test_the_base_may_be_a_link(base, tmp_path):

@@ -96,6 +96,19 @@ def test_a_path_leads_out_of_the_base_only_where_settings_are_trusted(base, tmp_
         assert store.path == tmp_path / "outside" / "x.db"
 
 
+@pytest.mark.parametrize("may_run_code", [False, True])
+def test_a_path_within_the_base_goes_through_no_link(base, tmp_path, may_run_code):
+    """A link below the base is refused as a place for history, wherever it leads and whoever is trusted."""
+    for name, target in (("inward", base / "good"), ("outward", tmp_path / "outside")):
+        target.mkdir()
+        (base / name).symlink_to(target)
+        (base / f"{name}.db").symlink_to(target / "x.db")
+        for kind, path in (("file", f"{name}/x"), ("file", name), ("sqlite", f"{name}/x.db"), ("sqlite", f"{name}.db")):
+            with pytest.raises(InvalidValue, match=r"storage path: found .*; allowed: a path"):
+                open_store(kind, path=path, base=base, may_run_code=may_run_code)
+        assert list(target.iterdir()) == []
+
+
 def test_a_type_or_path_that_is_none_is_refused(base):
     """What settings hold by mistake is told with what is allowed."""
     for kind in ("", "redis", "File", "a.b", "a:b:c", ":x", "os:", 7, None, ["file"]):

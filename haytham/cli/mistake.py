@@ -46,7 +46,7 @@ def _exit_code(error: Exception) -> int:
         return STOPPED
     if isinstance(error, click.ClickException):
         return error.exit_code
-    if isinstance(error, errors.InvalidDocument):
+    if isinstance(error, errors.InvalidDocument | errors.SymbolicLink):
         return INVALID
     if isinstance(error, errors.Running | errors.Locked):
         return LOCKED

@@ -148,7 +148,7 @@ def _stray_problems(store: SharedStore, key: str) -> list[Problem]:
         elif not _is_left_alone(parts) and _ENVELOPE.match(start):
             yield Problem("is a document where none belongs; move it back, or out of the projects", file=key)
 
-    return _told(key, look) if "/" in key else []
+    return _told(key, look) if "/" in key or not store.is_plain(key) else []
 
 
 def _is_left_alone(parts: list[str]) -> bool:

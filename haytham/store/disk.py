@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING
 from haytham.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 log = logging.getLogger(__name__)
 
 TEMPORARY = ".haytham-"
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+_PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_READ = os.O_RDONLY | _PLAIN | getattr(os, "O_NONBLOCK", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _PLAIN
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
@@ -84,10 +85,14 @@ def write_temporary(folder: str, data: bytes) -> str:
     return temporary
 
 
-def append_line(path: str, line: bytes) -> None:
-    """Add a line to a file, whole or not at all; a line that a crash cut off is ended first."""
+def append_line(path: str, line: bytes, *, check: Callable[[os.stat_result], None]) -> None:
+    """Add a line to a file, whole or not at all; a line that a crash cut off is ended first.
+
+    `check` is given what was opened before anything is written to it, and raises where it is the wrong file.
+    """
     file = os.open(path, _APPEND, 0o666)
     try:
+        check(os.fstat(file))
         size = os.lseek(file, 0, os.SEEK_END)
         ended = not size or os.lseek(file, size - 1, os.SEEK_SET) < 0 or os.read(file, 1) == b"\n"
         try:

@@ -6,15 +6,17 @@ the new ones, whatever is killed when. Names with a leading dot are never keys: 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham import clock
-from haytham.errors import Conflict, InvalidValue, Locked, NotThere, Running
+from haytham.errors import Conflict, InvalidValue, Locked, NotThere, Running, SymbolicLink
 from haytham.store import disk
 from haytham.store.owner import HOST, NOBODY, is_held, read_owner
 from haytham.store.protocol import (
@@ -51,7 +53,7 @@ class _Own(threading.local):
 
 
 class FileStore:
-    """Bytes under keys, each a file below one base folder; a link that leads out of it is refused."""
+    """Bytes under keys, each a file below one base folder. The base may be a symbolic link; nothing below it may."""
 
     def __init__(self, base_dir: str | os.PathLike[str]) -> None:
         if not isinstance(base_dir, str | os.PathLike) or "\0" in os.fspath(base_dir):
@@ -81,6 +83,7 @@ class FileStore:
         folder = path.rpartition("/")[0]
         temporary = disk.write_temporary(folder, data)
         try:
+            self._look(temporary)
             self._put(key, temporary, path, expect)
         except BaseException:
             disk.remove(temporary)
@@ -90,11 +93,14 @@ class FileStore:
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
         """Replace several files, each all or nothing; their folders are synced once, at the end."""
-        paths = {self._name(key): data for key, data in files.items()}
+        seen: set[str] = set()
+        paths = {self._find(key, seen)[0]: data for key, data in files.items()}
         temporaries: dict[str, str] = {}
         try:
             for path, data in paths.items():
                 temporaries[path] = disk.write_temporary(path.rpartition("/")[0], data)
+            for temporary in {one.rpartition("/")[0]: one for one in temporaries.values()}.values():
+                self._look(temporary)
             for path, temporary in temporaries.items():
                 os.replace(temporary, path)
         except BaseException:
@@ -113,6 +119,7 @@ class FileStore:
         temporary = disk.temporary_name(parent)
         try:
             disk.write_tree(temporary, check_files(files))
+            self._look(temporary)
             self._name_folder(prefix, temporary, folder)
         except BaseException:
             disk.remove(temporary)
@@ -125,7 +132,7 @@ class FileStore:
         disk.make_folder(folder)
         with self._lock(_ALL):
             is_new = not os.path.lexists(path)
-            disk.append_line(path, check_line(line))
+            disk.append_line(path, check_line(line), check=partial(self._check_same, path))
         if is_new:
             disk.sync_folder(folder)
 
@@ -162,14 +169,18 @@ class FileStore:
         return os.path.isdir(self._folder(check_prefix(prefix)))
 
     def is_plain(self, key: str) -> bool:
-        """Whether a file is there that is no link."""
+        """Whether a file is there that is no link, and is not reached through one."""
         try:
-            return stat.S_ISREG(os.lstat(f"{self._root}/{check_key(key)}").st_mode)
-        except (FileNotFoundError, NotADirectoryError):
+            about = self._look(f"{self._root}/{check_key(key)}")
+        except SymbolicLink:
             return False
+        return about is not None and stat.S_ISREG(about.st_mode)
 
     def stamp(self, key: str) -> object | None:
-        """Identity, size and times of a file; None for a link, and for what changed a moment ago: clocks are coarse."""
+        """Identity, size and times of a file; None for a link, and for what changed a moment ago: clocks are coarse.
+
+        Folders above it are not checked for links: bytes get here through `read`, which checks them.
+        """
         try:
             about = os.lstat(f"{self._root}/{check_key(key)}")
         except (FileNotFoundError, NotADirectoryError):
@@ -224,10 +235,14 @@ class FileStore:
         return owner if owner is not None and is_held(self._run_file(name)) else None
 
     def _run_file(self, name: str) -> str:
-        return f"{self._root}/{_LOCKS}/{check_key(name)}/.run"
+        run = f"{self._root}/{_LOCKS}/{check_key(name)}/.run"
+        self._look(run)
+        return run
 
     def _note(self, name: str) -> str:
-        return f"{self._root}/{_LOCKS}/{check_key(name)}/.runner"
+        note = f"{self._root}/{_LOCKS}/{check_key(name)}/.runner"
+        self._look(note)
+        return note
 
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
@@ -235,6 +250,7 @@ class FileStore:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
         path = f"{self._root}/{_LOCKS}/{folder}.lock"
+        self._look(path)
         disk.make_folder(path.rpartition("/")[0])
         lock = FileLock(path, timeout=_PATIENCE, poll_interval=_POLL)
         try:
@@ -249,18 +265,44 @@ class FileStore:
     def _name(self, key: str) -> str:
         return self._find(key)[0]
 
-    def _find(self, key: str) -> tuple[str, bool]:
-        """The path of a key, below the base folder with all links followed, and whether anything is there."""
-        path = self._root
-        for part in check_key(key).split("/"):
-            path = f"{path}/{part}"
+    def _find(self, key: str, seen: set[str] | None = None) -> tuple[str, bool]:
+        """Return the path of a key, and whether anything is there; raise SymbolicLink where a part of it is a link."""
+        path = f"{self._root}/{check_key(key)}"
+        return path, self._look(path, seen) is not None
+
+    def _look(self, path: str, seen: set[str] | None = None) -> os.stat_result | None:
+        """Return what is at a path below the base, or None; raise SymbolicLink where a part of the path is a link.
+
+        Parts in `seen` were looked at before; those that are no links are added to it. Who writes looks a second time,
+        once the temporary file is there: a folder replaced by a link meanwhile is noticed before a name is given.
+        """
+        end, about = len(self._root), None
+        while end < len(path):
+            slash = path.find("/", end + 1)
+            end = len(path) if slash < 0 else slash
+            part = path[:end]
+            if seen is not None and part in seen:
+                continue
             try:
-                is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+                about = os.lstat(part)
             except (FileNotFoundError, NotADirectoryError):
-                return f"{self._root}/{key}", False
-            if is_link and not Path(os.path.realpath(path)).is_relative_to(self.base):
-                raise InvalidValue("key", key, f"no link that leads out of {self.base}")
-        return path, True
+                return None
+            if stat.S_ISLNK(about.st_mode):
+                raise self._link_error(path, part)
+            if seen is not None:
+                seen.add(part)
+        return about
+
+    def _link_error(self, path: str, link: str) -> SymbolicLink:
+        key, name = (one.removeprefix(f"{self._root}/") for one in (path, link))
+        leads_out = not Path(os.path.realpath(link)).is_relative_to(self.base)
+        return SymbolicLink(key, name, self._root if leads_out else "")
+
+    def _check_same(self, path: str, opened: os.stat_result) -> None:
+        """Refuse an open file that is not the one at its path, reached without links."""
+        about = self._look(path)
+        if about is None or not os.path.samestat(about, opened):
+            raise OSError(errno.ESTALE, "was replaced while it was opened", path)
 
     def _folder(self, prefix: str) -> str:
         return self._name(prefix[:-1]) if prefix else self._root

@@ -56,12 +56,15 @@ def check_type(kind: str) -> None:
 
 
 def _place(base: Path, path: str, *, may_leave: bool) -> Path:
-    """Where a path leads, with all links followed."""
+    """Where a path leads. One within the base goes through no link; one that may leave it has all links followed."""
     if not isinstance(path, str) or "\0" in path:
         raise InvalidValue("storage path", path, "a path")
     place = Path(os.path.realpath(base / path))
     if not may_leave and not place.is_relative_to(base):
         raise InvalidValue("storage path", path, f"a path in {base}, as the settings are not trusted")
+    written = Path(os.path.normpath(base / path))
+    if written.is_relative_to(base) and written != place:  # trust is in the settings, not in what lies in the folder
+        raise InvalidValue("storage path", path, f"a path that goes through no symbolic link in {base}")
     return place
 
 
