@@ -248,7 +248,7 @@ class NotTrusted(HaythamError, PermissionError):
 
     def __init__(self, agent: str, model: str) -> None:
         ways = "look at it, then: haytham resume --trust"
-        super().__init__(f"agent {agent} runs code ({model}), and its workflow is not trusted here; {ways}")
+        super().__init__(f"agent {agent} runs code ({model}) that is not trusted here, or was changed since; {ways}")
 
 
 class WorkflowChanged(HaythamError, RuntimeError):

@@ -1,21 +1,40 @@
-"""Which workflows may run code here: a list of digests of this user's own, outside of any session folder."""
+"""Which workflows may run code here: a list of digests of this user's own, outside of any session folder.
+
+Trust is bound to the workflow, the model, and the content of the script or module file that would run. Not to what that
+imports, and not to what is installed on this machine: a program in a folder of PATH outside the working folder, the
+standard library, and installed packages may be upgraded without a new question.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
+import shutil
+import site
+import stat
 import sys
+import sysconfig
+from functools import cache
+from importlib import machinery
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham.agent import runs_code
 from haytham.agent_file import INHERIT, read_agent
 from haytham.session.tasks import agent_texts
-from haytham.store.opening import OURS
+from haytham.store.opening import OURS, is_registered
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from types import CodeType
+
     from haytham.session import Session
     from haytham.session.reading import Reading
+
+_LARGEST_READ = 10_000_000  # bytes; a larger file is told by its identity, since it would be read for each command
+_STARTS = ("__main__.py", "index.js")  # what an interpreter runs of a folder that it is given
 
 
 def may_run_code(session: Session) -> bool:
@@ -51,8 +70,33 @@ def _record_key(folder: Path) -> str:
 
 def see_own_modules() -> None:
     """Let python:module:function lie in the folder one works in; last, so that it stands before nothing else."""
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - sys.path holds text
-        sys.path.append(os.getcwd())  # noqa: PTH109
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    if _find_source not in sys.path_hooks:
+        sys.path_hooks.insert(0, _find_source)
+    for folder in [folder for folder in sys.path_importer_cache if _is_within(folder, here)]:
+        del sys.path_importer_cache[folder]
+
+
+class _SourceLoader(machinery.SourceFileLoader):
+    """Load a module from its source: compiled code beside it may be of another one, and trust is in the source."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def _find_source(folder: str) -> machinery.FileFinder:
+    """Find modules in a folder of the working folder; ImportError for any other, which Python's own finder takes."""
+    if not _is_within(folder, str(Path.cwd())) or _is_installed(folder):
+        raise ImportError
+    return machinery.FileFinder(
+        folder,
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (_SourceLoader, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
 
 
 def _needs_trust(session: Session) -> bool:
@@ -64,12 +108,16 @@ def _needs_trust(session: Session) -> bool:
 
 def _leads_elsewhere(reading: Reading) -> bool:
     """Whether an agent's own model is code, or the history rests in a place, or a store, of the workflow's own."""
-    policy, files = reading.workflow.policy, reading.workflow_files().files  # whose digest is checked: trust is by it
+    policy, models = reading.workflow.policy, _models(reading)
     if policy.storage_path is not None or policy.storage_type not in OURS:
         return True
-    texts = agent_texts(files)
-    models = {model for name, text in texts.items() for model in read_agent(name, text).models}
-    return any(runs_code(model) for model in models - {INHERIT})
+    return any(map(runs_code, models))
+
+
+def _models(reading: Reading) -> set[str]:
+    """The models that agents name themselves."""
+    texts = agent_texts(reading.workflow_files().files)  # whose digest is checked: trust is by it
+    return {model for name, text in texts.items() for model in read_agent(name, text).models} - {INHERIT}
 
 
 def _is_listed(session: Session) -> bool:
@@ -78,8 +126,145 @@ def _is_listed(session: Session) -> bool:
 
 
 def _key(session: Session) -> str:
-    value = session.read().manifest.value
-    return text_digest(f"{value['workflow']} {value.get('model', '')}")
+    reading = session.read()
+    value, kind = reading.manifest.value, reading.workflow.policy.storage_type
+    models = sorted({str(value.get("model", "")), *_models(reading)})
+    models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
+    code = code_digests(models, base=getattr(session.store, "base", None))
+    return text_digest("\n".join([f"{value['workflow']} {value.get('model', '')}", *code]))
+
+
+# The files that would run.
+
+
+def code_digests(models: Iterable[str], *, base: Path | None) -> list[str]:
+    """Return a line for each file that a model would run and that is not installed: its name in the model, its content.
+
+    `base` is the projects folder, in which nothing counts as installed, as in the working folder.
+    """
+    lines = []
+    for model in models:
+        if runs_code(model):
+            kind, _, rest = model.partition(":")
+            files = _module_files(rest) if kind == "python" else _command_files(kind, rest, base)
+            lines += [f"{model}\t{name}\t{_content(path)}" for name, path in files]
+    return lines
+
+
+def _command_files(kind: str, rest: str, base: Path | None) -> Iterator[tuple[str, str]]:
+    """Find the program of a command and the files among its words; agents of other packages have only words."""
+    words = _split(rest)
+    if kind == "command" and words:
+        program = shutil.which(words[0])
+        if program is None or not _is_on_path(program, _own_folders(base)):
+            yield words[0], program or words[0]
+        words = words[1:]
+    for before, word in zip(["", *words], words, strict=False):
+        names = [word, *_inner_words(word), *(_module_names(word) if before == "-m" else [])]
+        yield from ((name, path) for name in names for path in _files_at(name))
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _inner_words(word: str) -> list[str]:
+    """Split what a shell or an option is given: `cd /x && ./agent.sh`, `--script=agent.py`."""
+    inner = _split(word) if len(word.split()) > 1 else []
+    inner += [one.partition("=")[2] for one in (word, *inner) if "=" in one]
+    return [os.path.expandvars(one.strip(";&|()")).replace("~/", f"{_home()}/") for one in inner]
+
+
+def _module_names(name: str) -> list[str]:
+    """Name the file and the folder of a module that an interpreter looks for in the working folder."""
+    path = name.replace(".", "/")
+    return [f"{path}.py", path]
+
+
+def _files_at(name: str) -> list[str]:
+    """Return the file of a name, or those that an interpreter runs of a folder."""
+    try:
+        path = Path(name)
+        if path.is_dir():
+            return [str(path / start) for start in _STARTS if (path / start).is_file()]
+        return [name] if path.is_file() else []
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or a character that no name has
+        return []
+
+
+def _is_on_path(program: str, own: Sequence[str]) -> bool:
+    """Whether a program lies in a folder of PATH, and neither it nor what it leads to in a folder of one's own."""
+    folders = {Path(entry) for entry in os.get_exec_path()}
+    places = program, os.path.realpath(program)
+    is_found = Path(program).is_absolute() and Path(program).parent in folders
+    return is_found and not any(_is_within(place, top) for place in places for top in own)
+
+
+def _own_folders(base: Path | None) -> list[str]:
+    """Return the projects folder and the working folder, unless that is the home folder or lies above it."""
+    here = str(Path.cwd())
+    return [*([] if base is None else [str(base)]), *([] if _is_within(_home(), here) else [here])]
+
+
+def _home() -> str:
+    return os.path.realpath(os.environ.get("HOME") or "/nowhere")
+
+
+def _module_files(rest: str) -> Iterator[tuple[str, str]]:
+    """Find the files of a module and of the packages around it, without importing any; installed ones are left out."""
+    folders: Sequence[str] | None = None
+    for name in rest.partition(":")[0].split("."):
+        spec = _find_module(name, folders)
+        if spec is None:
+            return
+        if spec.origin is not None and spec.has_location and not _is_installed(spec.origin):
+            yield name, spec.origin
+        if spec.submodule_search_locations is None:
+            return
+        folders = list(spec.submodule_search_locations)
+
+
+def _find_module(name: str, folders: Sequence[str] | None) -> machinery.ModuleSpec | None:
+    """Find a module in folders, else where Python looks and then in the working folder."""
+    if not name.isidentifier():
+        return None
+    if folders is not None:
+        return machinery.PathFinder.find_spec(name, folders)
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None) or machinery.PathFinder.find_spec(
+        name, [str(Path.cwd())]
+    )
+
+
+def _is_installed(path: str) -> bool:
+    """Whether a module belongs to this Python: its library, or packages that were installed for it."""
+    return any(_is_within(path, top) for top in _installed_folders())
+
+
+@cache
+def _installed_folders() -> frozenset[str]:
+    tops = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return frozenset([*tops, site.getusersitepackages(), *site.getsitepackages()])
+
+
+def _is_within(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top.rstrip(os.sep)}{os.sep}")
+
+
+def _content(path: str) -> str:
+    """Return a digest of a file's content; of a large one its identity, which no copy has and each change renews."""
+    try:
+        about = Path(path).stat()
+        if not stat.S_ISREG(about.st_mode):
+            return "no file"
+        if about.st_size > _LARGEST_READ:
+            return f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_ctime_ns}"
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return "not found"
 
 
 def _add(key: str) -> None:

@@ -90,6 +90,11 @@ def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
     return _import(kind, lambda: getattr(import_module(module), name))
 
 
+def is_registered(kind: str) -> bool:
+    """Whether an installed package registers stores of a type."""
+    return kind in _registered()
+
+
 def _registered() -> dict[str, Any]:
     """The entry points for stores, by name."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - it costs a command of ours its start
