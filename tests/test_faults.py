@@ -269,8 +269,8 @@ def problems(base):
 
 
 def strays(base):
-    """The temporary files and folders in the session's folders."""
-    return {path for path in (base / FOLDER).rglob("*") if path.name.startswith(".haytham-")}
+    """The temporary files and folders, wherever they are."""
+    return {path for path in base.rglob("*") if path.name.startswith(".haytham-")}
 
 
 def check_old_or_new(trial, before, after):

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from clones import git
 from haytham.errors import SymbolicLink
 from haytham.store import FileStore, MemoryStore
 from haytham.store.contract import SharedStoreContract, StoreContract
@@ -125,7 +126,8 @@ def test_a_folder_that_becomes_a_link_while_it_is_written_to_is_refused(base, mo
     real = os.open
 
     def swap(path, flags, *rest, **options):
-        if flags & os.O_CREAT and f"{base}/p/" in path and not (base / "p").is_symlink():
+        written = f"{base}/p/" in path or f"{base}/.haytham/tmp/" in path
+        if flags & os.O_CREAT and written and not (base / "p").is_symlink():
             (base / "p").rename(base / "moved")
             (base / "p").symlink_to("good")
         return real(path, flags, *rest, **options)
@@ -190,6 +192,65 @@ def test_prepare_sweeps_what_a_crash_left(base):
     (base / "a" / ".haytham-2").mkdir()
     FileStore(base).prepare("a/")
     assert sorted(os.listdir(base / "a")) == [".other", "b.md"]
+
+
+def temporaries(base):
+    return sorted(path.name for path in (base / ".haytham" / "tmp").iterdir())
+
+
+def test_locks_and_temporary_files_are_in_a_folder_that_git_ignores(base):
+    """Whatever a store writes beside keys is in `.haytham/`, where a .gitignore with `*` hides it, itself included."""
+    store = FileStore(base)
+    with store.run_lock("p/s"), store.lock("p/s"):
+        store.write("p/s/a", b"1")
+        store.append("p/s/b", b"1\n")
+    store.delete("p/s/a")
+    assert sorted(os.listdir(base)) == [".haytham", "p"]
+    assert (base / ".haytham" / ".gitignore").read_bytes() == b"*\n"
+    git("init", "-q", cwd=base)
+    assert git("status", "--porcelain", "-uall", cwd=base) == "?? p/s/b\n"
+
+
+def test_prepare_sweeps_only_temporary_files_of_its_folder(base):
+    """What writers to other folders are about to move stays; what is a day old is swept whoever wrote it."""
+    store = FileStore(base)
+    store.prepare("a/")
+
+    def files():
+        yield "c", b"1"
+        mine, old = temporaries(base)[0], base / ".haytham" / "tmp" / ".haytham-0-left"
+        (base / ".haytham" / "tmp" / (mine + "-of-a-dead-writer")).write_bytes(b"")
+        old.write_bytes(b"")
+        os.utime(old, (0, 0))
+        store.prepare("a/")
+        assert temporaries(base) == [mine, mine + "-of-a-dead-writer"]
+
+    store.write_folder("b/new/", files())
+    assert len(temporaries(base)) == 1
+    store.prepare("b/")
+    assert temporaries(base) == []
+
+
+@pytest.mark.parametrize("place", [".haytham", ".haytham/tmp", ".haytham/locks", ".haytham/locks/p"])
+def test_a_link_in_the_folder_for_locks_is_refused(base, tmp_path, place):
+    """A workspace from elsewhere cannot have locks and temporary files written outside of it."""
+    (outside := tmp_path / "outside").mkdir()
+    (base / place).parent.mkdir(parents=True, exist_ok=True)
+    (base / place).symlink_to(outside)
+    store = FileStore(base)
+    with pytest.raises(SymbolicLink), store.lock("p"):
+        store.write("a", b"1")
+    assert os.listdir(outside) == []
+
+
+def test_a_setting_is_written_only_if_absent(base):
+    """A file with a leading dot in the base folder is written once, and a person's own is left as it is."""
+    store = FileStore(base)
+    store.write_setting("gitattributes", b"1")
+    assert ((base / ".gitattributes").read_bytes(), temporaries(base)) == (b"1", [])
+    (base / ".gitattributes").write_bytes(b"mine")
+    store.write_setting("gitattributes", b"2")
+    assert (base / ".gitattributes").read_bytes() == b"mine"
 
 
 def test_a_line_cut_off_by_a_crash_is_ended_before_the_next(base):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -10,7 +11,7 @@ from functools import partial
 import pytest
 
 from haytham.errors import Conflict
-from haytham.store import FileStore
+from haytham.store import FileStore, bytes_digest
 from test_faults import raises_input_output_error
 from workers import fail_at, runs_to_its_end
 
@@ -35,7 +36,7 @@ def state(base):
 
 
 def strays(base):
-    return [path for path in base.rglob(".haytham-*") if path.parent.name != ".locks"]
+    return list(base.rglob(".haytham-*"))
 
 
 def noted(monkeypatch, base):
@@ -97,8 +98,8 @@ def test_each_file_and_folder_is_synced_once_before_the_folder_has_its_name(base
     """Files come first, then folders, the inner ones before the outer; then the name, then the folder it stands in."""
     seen = noted(monkeypatch, base)
     write_new(base)
-    temporary = seen[0].split("/")[1]
-    inside = [path.removeprefix(f"p/{temporary}").lstrip("/") for path in seen[:-2]]
+    temporary = seen[0].split("/")[2]
+    inside = [path.removeprefix(f".haytham/tmp/{temporary}").lstrip("/") for path in seen[:-2]]
     assert inside == ["a.md", "b/c/d.md", "b/e.md", "b/c/h.md", "f/g", "f", "b/c", "b", ""]
     assert seen[-2:] == ["-> p/new", "p"]
 
@@ -182,7 +183,7 @@ def test_several_keys_sync_each_folder_once(base, monkeypatch):
     store.prepare("q/")
     seen = noted(monkeypatch, base)
     store.write_all({"p/b": b"1", "q/a": b"2", "p/a": b"3"})
-    assert [path.rpartition("/.")[0] for path in seen[:3]] == ["p", "q", "p"]
+    assert [path.rpartition("/.")[0] for path in seen[:3]] == [".haytham/tmp"] * 3
     assert seen[3:] == ["-> p/b", "-> q/a", "-> p/a", "p", "q"]
 
 
@@ -202,6 +203,52 @@ def test_several_keys_are_each_old_or_new_when_a_call_fails(base, monkeypatch, c
         assert strays(base) == []
     assert nth > 2
     assert state(base) == new
+
+
+# A folder that is a mount of its own.
+
+
+@pytest.fixture
+def mounted(base, monkeypatch):
+    """A base folder in which `p/` is another file system: nothing can be renamed into it or out of it."""
+
+    def note_apart(call, source, target):
+        inside = [str(path).startswith(f"{base}/p/") for path in (source, target)]
+        if inside[0] != inside[1]:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        call(source, target)
+
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(os, name, partial(note_apart, getattr(os, name)))
+    return base
+
+
+def test_a_folder_that_is_a_mount_is_written_with_temporary_files_beside(mounted):
+    """Files, folders and several keys are written to a mount, and deleted from it; nothing is left on either side."""
+    store = FileStore(mounted)
+    store.write("p/old", b"1", expect=bytes_digest(b"0"))
+    store.write_all({"p/a/b": b"2", "q/c": b"3"})
+    write_new(mounted)
+    assert state(mounted) == {"p/old": b"1", "p/a/b": b"2", "q/c": b"3", **WHOLE}
+    assert store.holds("p/new/f/g/")
+    store.delete("p/a/")
+    store.delete("p/old")
+    assert state(mounted) == {"q/c": b"3", **WHOLE}
+    with pytest.raises(Conflict, match="expected nothing there, found p/new"):
+        write_new(mounted)
+    assert strays(mounted) == []
+
+
+def test_a_call_that_fails_on_a_mount_leaves_nothing_over(mounted, monkeypatch):
+    """Whichever write fails while a mount is written to: the old bytes stay, and no temporary file is left."""
+    for nth in itertools.count():
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, "fsync", nth)
+            failed = raises_input_output_error(partial(FileStore(mounted).write, "p/old", b"1"))
+        if len(calls) <= nth:
+            break
+        assert (failed, strays(mounted)) == (True, [])
+    assert nth > 2
 
 
 # Looking.

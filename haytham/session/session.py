@@ -301,7 +301,8 @@ class Session:
         if not missing:
             return
         with self.store.lock(self.project_id):
-            self.store.prepare(folder)
+            for above in sorted({f"{folder}{name}".rpartition("/")[0] for name in missing}):
+                self.store.prepare(f"{above}/")
             for name in missing:
                 self.store.write(folder + name, source.files[name])
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -70,19 +71,30 @@ def write_new(path: str, data: bytes) -> None:
         os.close(file)
 
 
-def write_temporary(folder: str, data: bytes) -> str:
-    """A new file with these bytes, on the disk, under a name that is no key; its folder is made where it is missing."""
-    temporary = temporary_name(folder)
+def write_temporary(temporary: str, data: bytes) -> None:
+    """Write a temporary file, to stay; remove it where that fails."""
     try:
-        try:
-            write_new(temporary, data)
-        except FileNotFoundError:
-            make_folder(folder)
-            write_new(temporary, data)
+        write_new(temporary, data)
     except BaseException:
         remove(temporary)
         raise
-    return temporary
+
+
+def replace_file(temporary: str, path: str) -> None:
+    """Move a temporary file to its path; where that is on another file system, move a copy that is made beside it."""
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        beside = temporary_name(os.path.dirname(path))
+        write_temporary(beside, read_file(temporary) or b"")
+        try:
+            os.replace(beside, path)
+        except BaseException:
+            remove(beside)
+            raise
+        remove(temporary)
 
 
 def append_line(path: str, line: bytes, *, check: Callable[[os.stat_result], None]) -> None:
@@ -105,9 +117,21 @@ def append_line(path: str, line: bytes, *, check: Callable[[os.stat_result], Non
         os.close(file)
 
 
-def temporary_name(folder: str) -> str:
-    """A path in a folder that nobody else uses, under a name that is no key."""
-    return f"{folder}/{TEMPORARY}{secrets.token_hex(8)}"
+def temporary_name(folder: str, mark: str = "") -> str:
+    """A path in a folder that nobody else uses, under a name that is no key; `mark` is part of it."""
+    return f"{folder}/{TEMPORARY}{mark}{secrets.token_hex(8)}"
+
+
+def move_away(path: str, temporary: str) -> str:
+    """Move a file or folder to a temporary path, or to one beside it on its own file system; return which."""
+    try:
+        os.rename(path, temporary)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        temporary = temporary_name(os.path.dirname(path))
+        os.rename(path, temporary)
+    return temporary
 
 
 def remove(path: str) -> None:
@@ -149,11 +173,21 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def sweep(folder: str) -> None:
-    """Remove the temporary files and folders that killed writers left in a folder."""
+def sweep(folder: str, mark: str = "", *, before: float = 0) -> None:
+    """Remove the temporary files and folders with a mark that killed writers left in a folder.
+
+    Those that were written before a time go, too, whatever their mark.
+    """
     for entry in os.scandir(folder):
-        if entry.name.startswith(TEMPORARY):
+        if entry.name.startswith(TEMPORARY + mark) or (entry.name.startswith(TEMPORARY) and _modified(entry) < before):
             remove(entry.path)
+
+
+def _modified(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except FileNotFoundError:  # its writer is done with it
+        return math.inf
 
 
 def subfolders(folder: str) -> list[str]:
@@ -243,19 +277,36 @@ def _make_folders(folder: str, name: str, made: set[str]) -> None:
 def name_folder(temporary: str, path: str) -> None:
     """Give a folder that is on the disk its name, to stay; FileExistsError where something has that name.
 
-    Folders with nothing in them make way. Where this fails the folder has its temporary name again.
+    Folders with nothing in them make way. Where this fails the folder has its temporary name again. Where the path is
+    on another file system, a copy that is made beside it gets the name.
     """
     try:
         _rename_folder(temporary, path)
     except OSError as error:
         if error.errno in _TAKEN:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+        if error.errno == errno.EXDEV and os.path.dirname(temporary) != os.path.dirname(path):
+            _name_copy(temporary, path)
+            return
         raise
     try:
         sync_folder(os.path.dirname(path))
     except BaseException:
         os.rename(path, temporary)
         raise
+
+
+def _name_copy(temporary: str, path: str) -> None:
+    beside = temporary_name(os.path.dirname(path))
+    names = walk(temporary, empty=True)
+    files = ((name, b"" if name.endswith("/") else read_file(f"{temporary}/{name}") or b"") for name in names)
+    try:
+        write_tree(beside, files)
+        name_folder(beside, path)
+    except BaseException:
+        remove(beside)
+        raise
+    remove(temporary)
 
 
 def _rename_folder(temporary: str, path: str) -> None:

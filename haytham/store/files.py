@@ -1,12 +1,14 @@
 """A store in a folder: keys, links and locks; `disk` beside it does the writing. Nothing else writes session data.
 
-A write is a temporary file in the same folder, fsync, replace, fsync of the folder: a reader sees the old bytes or
-the new ones, whatever is killed when. Names with a leading dot are never keys: temporary files, locks, editors' files.
+A write is a temporary file, fsync, replace, fsync of the folder: a reader sees the old bytes or the new ones, whatever
+is killed when. Names with a leading dot are never keys. Locks, caches and temporary files are in `.haytham/` of the
+base folder, which git ignores; where a folder is a mount of its own, temporary files are beside what they replace.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import threading
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 
     from haytham.store.owner import Owner
 
-_LOCKS = ".locks"
+_LOCAL = ".haytham"
+_LOCKS, _CACHE, _TEMPORARY = "locks", "cache", "tmp"
+_ABANDONED = 24 * 60 * 60.0  # seconds after which a temporary file has no writer any more
 _ALL = ""
 _PATIENCE = 60.0
 _POLL = 0.002
@@ -81,9 +85,9 @@ class FileStore:
         """Replace a file, all or nothing, where what is there is as expected."""
         path = self._name(key)
         folder = path.rpartition("/")[0]
-        temporary = disk.write_temporary(folder, data)
+        temporary = self._write_temporary(self._temporaries(), folder, data)
         try:
-            self._look(temporary)
+            self._look(folder)
             self._put(key, temporary, path, expect)
         except BaseException:
             disk.remove(temporary)
@@ -95,14 +99,14 @@ class FileStore:
         """Replace several files, each all or nothing; their folders are synced once, at the end."""
         seen: set[str] = set()
         paths = {self._find(key, seen)[0]: data for key, data in files.items()}
-        temporaries: dict[str, str] = {}
+        room, temporaries = self._temporaries(), dict[str, str]()
         try:
             for path, data in paths.items():
-                temporaries[path] = disk.write_temporary(path.rpartition("/")[0], data)
-            for temporary in {one.rpartition("/")[0]: one for one in temporaries.values()}.values():
-                self._look(temporary)
+                temporaries[path] = self._write_temporary(room, path.rpartition("/")[0], data)
+            for folder in {path.rpartition("/")[0] for path in temporaries}:
+                self._look(folder)
             for path, temporary in temporaries.items():
-                os.replace(temporary, path)
+                disk.replace_file(temporary, path)
         except BaseException:
             for temporary in temporaries.values():
                 disk.remove(temporary)
@@ -116,10 +120,10 @@ class FileStore:
         parent = folder.rpartition("/")[0]
         self._check_free(prefix, folder)
         disk.make_folder(parent)
-        temporary = disk.temporary_name(parent)
+        temporary = disk.temporary_name(self._temporaries(), self._mark(parent))
         try:
             disk.write_tree(temporary, check_files(files))
-            self._look(temporary)
+            self._look(folder)
             self._name_folder(prefix, temporary, folder)
         except BaseException:
             disk.remove(temporary)
@@ -140,13 +144,13 @@ class FileStore:
         """Remove a file, or a folder with all it holds: out of sight at once, then for good."""
         path = self._name(key.removesuffix("/"))
         folder = path.rpartition("/")[0]
-        gone = disk.temporary_name(folder)
-        if key.endswith("/") != Path(path).is_dir():
+        if key.endswith("/") != Path(path).is_dir() or not os.path.lexists(path):
             return
+        temporary = disk.temporary_name(self._temporaries(), self._mark(folder))
         with suppress(FileNotFoundError, NotADirectoryError):
-            os.rename(path, gone)
+            moved = disk.move_away(path, temporary)
             disk.sync_folder(folder)
-            disk.remove(gone)
+            disk.remove(moved)
 
     def keys(self, prefix: str = "", *, depth: int | None = None, empty: bool = False) -> list[str]:
         """The files below a folder, sorted; names with a leading dot are none."""
@@ -163,6 +167,8 @@ class FileStore:
         folder = self._folder(check_prefix(prefix))
         disk.make_folder(folder)
         disk.sweep(folder)
+        if os.path.isdir(f"{self._root}/{_LOCAL}/{_TEMPORARY}"):
+            disk.sweep(self._temporaries(), self._mark(folder), before=clock.seconds() - _ABANDONED)
 
     def holds(self, prefix: str) -> bool:
         """Whether a folder is there, be it empty."""
@@ -189,6 +195,27 @@ class FileStore:
             return None
         return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
+    def write_setting(self, name: str, data: bytes) -> None:
+        """Write a file with a leading dot in the base folder, which is no key; one that is there stays as it is."""
+        path = f"{self._root}/.{check_key(name)}"
+        if os.path.lexists(path):
+            return
+        with self._lock(_ALL):
+            if not os.path.lexists(path):
+                disk.sweep(self._temporaries(), self._mark(path))
+                temporary = disk.temporary_name(self._temporaries(), self._mark(path))
+                disk.write_temporary(temporary, data)
+                try:
+                    disk.replace_file(temporary, path)
+                except BaseException:
+                    disk.remove(temporary)
+                    raise
+
+    @property
+    def cache(self) -> FileStore:
+        """The store of what can be computed again, on this machine only."""
+        return FileStore(self._local_path(_CACHE))
+
     def close(self) -> None:
         """Nothing is held open between calls."""
 
@@ -214,13 +241,13 @@ class FileStore:
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
         note = self._note(name)
-        disk.make_folder(note.rpartition("/")[0])
-        lock = FileLock(self._run_file(name), timeout=_PROBE, poll_interval=_POLL)
+        lock = FileLock(self._local(f"{_LOCKS}/{name}/.run"), timeout=_PROBE, poll_interval=_POLL)
         try:
             lock.acquire()
         except Timeout:
             raise Running(name, str(read_owner(note) or NOBODY)) from None
         try:
+            note = self._local(f"{_LOCKS}/{name}/.runner")
             Path(note).write_text(f"{os.getpid()}\n{HOST}\n{clock.now()}\n", encoding="utf-8")
             try:
                 yield
@@ -235,12 +262,12 @@ class FileStore:
         return owner if owner is not None and is_held(self._run_file(name)) else None
 
     def _run_file(self, name: str) -> str:
-        run = f"{self._root}/{_LOCKS}/{check_key(name)}/.run"
+        run = f"{self._root}/{_LOCAL}/{_LOCKS}/{check_key(name)}/.run"
         self._look(run)
         return run
 
     def _note(self, name: str) -> str:
-        note = f"{self._root}/{_LOCKS}/{check_key(name)}/.runner"
+        note = f"{self._root}/{_LOCAL}/{_LOCKS}/{check_key(name)}/.runner"
         self._look(note)
         return note
 
@@ -249,9 +276,7 @@ class FileStore:
         """Hold the lock file of a folder, whose own name no key can have."""
         from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
 
-        path = f"{self._root}/{_LOCKS}/{folder}.lock"
-        self._look(path)
-        disk.make_folder(path.rpartition("/")[0])
+        path = self._local(f"{_LOCKS}/{folder}.lock")
         lock = FileLock(path, timeout=_PATIENCE, poll_interval=_POLL)
         try:
             lock.acquire()
@@ -261,6 +286,43 @@ class FileStore:
             yield
         finally:
             lock.release()
+
+    def _local(self, name: str) -> str:
+        """Return the path of a file of this machine's own, and make its folder; SymbolicLink where a part is one."""
+        path = self._local_path(name)
+        self._make_local(path.rpartition("/")[0])
+        return path
+
+    def _local_path(self, name: str) -> str:
+        path = f"{self._root}/{_LOCAL}/{name}"
+        self._look(path)
+        return path
+
+    def _make_local(self, folder: str) -> None:
+        if not os.path.isdir(folder):
+            disk.make_folder(self._root)
+            os.makedirs(folder, exist_ok=True)
+            ignored = f"{self._root}/{_LOCAL}/.gitignore"
+            if not os.path.lexists(ignored):
+                Path(ignored).write_bytes(b"*\n")
+
+    def _temporaries(self) -> str:
+        """Return the folder of temporary files, and make it."""
+        folder = self._local_path(_TEMPORARY)
+        self._make_local(folder)
+        return folder
+
+    def _mark(self, folder: str) -> str:
+        """Return what marks the temporary files of a folder, so that only they are swept under its lock."""
+        name = os.fsencode(folder.removeprefix(self._root))
+        return f"{hashlib.sha256(name).hexdigest()[:16]}-"
+
+    def _write_temporary(self, temporaries: str, folder: str, data: bytes) -> str:
+        """Write a temporary file that will move to a folder, which is made where it is missing; return its path."""
+        disk.make_folder(folder)
+        temporary = disk.temporary_name(temporaries, self._mark(folder))
+        disk.write_temporary(temporary, data)
+        return temporary
 
     def _name(self, key: str) -> str:
         return self._find(key)[0]
@@ -309,11 +371,11 @@ class FileStore:
 
     def _put(self, key: str, temporary: str, path: str, expect: str) -> None:
         if expect == ANY:
-            os.replace(temporary, path)
+            disk.replace_file(temporary, path)
             return
         with self._alone(key):
             check_expected(key, expect, self._found(key))
-            os.replace(temporary, path)
+            disk.replace_file(temporary, path)
 
     def _alone(self, key: str) -> AbstractContextManager[None]:
         """Keep other writers of a key away: by the lock its writer holds already, else by one for all keys."""
