@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LONGEST_QUOTE = 80
+_MOST_IDS = 8
 
 
 _SHORT = reprlib.Repr()
@@ -115,6 +116,14 @@ class SymbolicLink(InvalidValue):
         inside = "no symbolic link" if key == link else f"no symbolic link; {link} is one"
         allowed = f"no link that leads out of {outside}" if outside else inside
         super().__init__("key", key, f"{allowed}; replace it by the file or folder itself")
+
+
+class AmbiguousSnapshot(InvalidValue):
+    """Several snapshots match what was given: a part of their ids, or a number that clones gave to one each."""
+
+    def __init__(self, part: str, ids: Sequence[str], *, by_number: bool) -> None:
+        rule = "its id, as {} have this number" if by_number else "a part of one id only; this is part of {}"
+        super().__init__("snapshot", part, f"{rule.format(len(ids))}: {', '.join(ids[-_MOST_IDS:])}")
 
 
 class InvalidDocument(HaythamError, ValueError):

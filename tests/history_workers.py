@@ -186,7 +186,13 @@ def record_file(session, snapshot):
 
 def branch_file(session):
     """The file where a session's history remembers what its records do not say."""
-    return Path(session.store.base) / session.project_id / "history" / "branches" / f"{session.session_id}.json"
+    return Path(session.store.base) / session.project_id / "history" / "branches" / f"{session.session_id}.jsonl"
+
+
+def index_file(session):
+    """The file that lists need no records for, on this machine only."""
+    folder = Path(session.store.base) / ".haytham" / "cache" / session.project_id / "history" / "snapshots"
+    return folder / session.session_id / "index.jsonl"
 
 
 def blobs(session):

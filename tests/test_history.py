@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from haytham import History, MemoryStore, clock
 from haytham.errors import HaythamError, InvalidValue, NotThere
 from haytham.policy import KINDS
 from haytham.session import Session
+from haytham.snapshot.branch import Branch, BranchFile
 from history_workers import (
     PATHS,
     again,
@@ -26,6 +28,7 @@ from history_workers import (
     branch_file,
     copied,
     copy_of,
+    index_file,
     is_sound,
     new_session,
     past,
@@ -653,3 +656,62 @@ def test_what_was_is_never_changed(session, history):
     history.restore(taken)
     history.take()
     assert {path: path.read_bytes() for path in files} == files
+
+
+# After a merge of two clones.
+
+
+@pytest.fixture
+def merged(session, tmp_path):
+    """A session of which two clones took a snapshot with the number 2, merged."""
+    past(session).take()
+    other = copied(session, tmp_path / "other")
+    mine, his = past(session).take(label="mine"), past(other).take(label="his")
+    [theirs] = records(other).rglob("000002.*.md")
+    shutil.copy(theirs, records(session) / "0000")
+    return session, mine, his
+
+
+def test_two_snapshots_with_one_number_both_stay(merged):
+    """Both are listed, read, verified and restored by their ids; the next one gets a number of its own."""
+    session, mine, his = merged
+    assert [one.id for one in past(session).list()][:2] == sorted([mine.id, his.id], reverse=True)
+    assert past(session).verify() == []
+    assert (past(session).get(his.id), past(session).get(mine.id)) == (his, mine)
+    assert past(session).latest() == his
+    assert past(session).restore(mine).number == 3
+
+
+def test_a_number_that_two_snapshots_have_is_refused_with_both_ids(merged):
+    """A number that does not say which snapshot is meant is an error that lists the ids."""
+    session, mine, his = merged
+    with pytest.raises(InvalidValue, match="its id, as 2 have this number") as caught:
+        past(session).get(2)
+    assert mine.id in str(caught.value)
+    assert his.id in str(caught.value)
+
+
+def test_what_two_clones_remember_is_joined(session):
+    """Lines that git joined are read as one: the highest numbers count, and the last restore."""
+    two = [
+        {"shelf": 0, "last": 7, "head": "a", "head_after": 2, "step": 4},
+        {"shelf": 1, "last": 3, "head": "b", "head_after": 5, "step": 9},
+    ]
+    branch_file(session).parent.mkdir(parents=True, exist_ok=True)
+    branch_file(session).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in two))
+    branch = BranchFile(session.store, session.project_id, session.session_id)
+    assert branch.read() == Branch(shelf=1, last=7, head="b", head_after=5, step=9)
+    branch.change(step=10)
+    assert branch_file(session).read_bytes().count(b"\n") == 1
+
+
+def test_the_index_of_snapshots_is_a_cache(session):
+    """What makes lists quick is kept on this machine only, outside of the project, and goes with the session's past."""
+    fork = past(session).fork(name="f")
+    for _ in range(20):
+        past(fork).take()
+    assert len(past(fork).list()) == 21
+    assert index_file(fork).exists()
+    assert not list((session.store.base / session.project_id).rglob("index.jsonl"))
+    past(fork).discard()
+    assert not index_file(fork).exists()

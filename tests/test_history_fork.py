@@ -56,7 +56,7 @@ def all_of(session):
     """Everything there is of a session: documents, records, and what is remembered beside them."""
     history = session.store.base / session.project_id / "history"
     name = session.session_id
-    branch, pins = history / "branches" / f"{name}.json", history / "pins" / name
+    branch, pins = history / "branches" / f"{name}.jsonl", history / "pins" / name
     said = branch.read_bytes() if branch.exists() else None
     return whole(place(session)), whole(records(session)), said, whole(pins)
 
@@ -371,7 +371,7 @@ def test_a_fork_is_discarded_and_only_it(session, fork):
     kept = {one.session_id: all_of(one) for one in (session, sibling)}
     History(fork).discard()
     assert {one.session_id: all_of(one) for one in (session, sibling)} == kept
-    left = [path for path in (session.store.base / "p").rglob("*") if path.name in ("f", "f.json")]
+    left = [path for path in (session.store.base / "p").rglob("*") if path.name in ("f", "f.jsonl")]
     assert left == []
     assert past(session).verify() == past(sibling).verify() == []
     named = {row for one in (session, sibling) for snapshot in past(one).list() for row in digests(one, snapshot)}

@@ -497,6 +497,6 @@ def test_all_sessions_are_pruned(many):
             history(base).prune(**wrong)
     told = history(base).prune(older_than="0m", dry_run=True)
     assert len(told) == 6
-    (records(sessions[0]) / "index.jsonl").mkdir()
+    (records(sessions[0]) / "removed.jsonl").mkdir()
     gone = history(base).prune(older_than="0m")
     assert {(one.project, one.session) for one in gone} >= {("p", "t"), ("q", "s")}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.completion import complete_sessions
-from haytham.errors import HaythamError, InvalidValue, NotThere
+from haytham.errors import AmbiguousSnapshot, HaythamError, InvalidValue, NotThere
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -281,6 +281,8 @@ def find_in(history: History, which: str) -> Snapshot:
     number = which.removeprefix("#") if is_number(which) else None
     try:
         found = history.get(which)
+    except AmbiguousSnapshot:
+        raise
     except (NotThere, InvalidValue) as error:
         raise nothing if number is not None or isinstance(error, NotThere) else error from None
     if number is not None and found.number != int(number):

@@ -79,11 +79,15 @@ def _asked(here: Here, points: list[Snapshot]) -> Snapshot | None:
 
 
 def _by_number(points: list[Snapshot], said: str) -> Snapshot | None:
-    """The recovery point with a number; None where nothing was said."""
-    found = next((one for one in points if str(one.number) == said.strip()), None)
-    if found is None and said.strip():
+    """The recovery point with a number or an id; None where nothing was said."""
+    if not said.strip():
+        return None
+    found = [one for one in points if said.strip() in (str(one.number), one.id)]
+    if len(found) > 1:
+        raise click.BadParameter(f"{said!r} is the number of {len(found)} of them; name one by its id")
+    if not found:
         raise click.BadParameter(f"{said!r} is none of them")
-    return found
+    return found[0]
 
 
 def _point_lines(points: list[Snapshot]) -> list[str]:

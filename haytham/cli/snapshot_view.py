@@ -102,7 +102,7 @@ class Family:
     def _session_lines(
         self, session: str, depth: int, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
     ) -> Iterator[Line]:
-        for one in sorted(self._lines[session], key=lambda one: one.number, reverse=True):
+        for one in sorted(self._lines[session], key=lambda one: (one.number, one.id), reverse=True):
             if wanted(one):
                 yield Line(depth, one)
             for name in sorted(self._forks.get(one.id, []), reverse=True):

@@ -13,6 +13,7 @@ from haytham import clock
 from haytham.document.check import check_text
 from haytham.errors import Conflict, HaythamError, InvalidValue, NotThere
 from haytham.session import Session, layout
+from haytham.session.git import write_attributes
 from haytham.session.names import check_id, slug
 from haytham.session.reading import check_place
 from haytham.session.shelf import Shelf
@@ -161,6 +162,7 @@ class ProjectManager:
             self._delete_histories(project_id)
             self._store.prepare("")
             self._store.delete(f"{project_id}/")
+            self._store.cache.delete(f"{project_id}/")
 
     def _delete_histories(self, project_id: str) -> None:
         """Remove what the project keeps of its past outside of its folder; one that cannot be opened is named."""
@@ -175,6 +177,7 @@ class ProjectManager:
     def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
         """Write a project under the first id that is free."""
         self._store.prepare("")
+        write_attributes(self._store)
         tries = 0
         while True:
             project_id = f"{wanted}_{tries}" if wanted and tries else wanted or clock.new_id()

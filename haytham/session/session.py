@@ -15,6 +15,7 @@ from haytham.document.check import check_text
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere
 from haytham.session import layout, ledger
 from haytham.session.aside import find_renamed, set_aside, unowned
+from haytham.session.git import write_attributes
 from haytham.session.names import check_agent_name, check_agents, check_id, title
 from haytham.session.page import complete_phase
 from haytham.session.reading import Reading
@@ -64,6 +65,7 @@ class Session:
         phases = source.workflow.mode_phases(mode)
         wanted = {"user_id": user_id, "workflow_type": source.workflow.name, "execution_mode": mode}
         if not self.exists():  # before the session's lock: the project's is always taken first
+            write_attributes(self.store)
             self._copy_workflow(source)
         with self._locked():
             there = self._shelf.find("session_manifest", self.prefix + layout.MANIFEST)

@@ -1,4 +1,7 @@
-"""What a session's history must remember beside its records: steps counted, where it was restored to, numbers used."""
+"""What a session's history must remember beside its records: steps counted, where it was restored to, numbers used.
+
+It is one line of JSON. Git joins the lines of two clones (merge=union); they are read as one, and written as one line.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,15 @@ class BranchFile:
 
     def __init__(self, store: Store, project_id: str, session_id: str) -> None:
         self._store = store
-        self._key = f"{project_id}/history/branches/{session_id}.json"
+        self._key = f"{project_id}/history/branches/{session_id}.jsonl"
 
     def read(self) -> Branch:
         """What is remembered."""
         try:
-            facts = json.loads(self._store.read(self._key))
-        except (FileNotFoundError, ValueError, RecursionError):
+            lines = self._store.read(self._key).split(b"\n")
+        except FileNotFoundError:
             return Branch()
-        return _checked(facts)
+        return _joined([_checked(_loaded(line)) for line in lines])
 
     def change(self, **facts: Any) -> Branch:
         """Remember something else; what is remembered then. Call it holding the project's lock."""
@@ -54,6 +57,22 @@ class BranchFile:
     def forget(self) -> None:
         """Remember nothing."""
         self._store.delete(self._key)
+
+
+def _loaded(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):  # garbled, or a mark that git left
+        return None
+
+
+def _joined(branches: list[Branch]) -> Branch:
+    """Join what several clones remember: the highest numbers, and the restore that was the last by number."""
+    if not branches:
+        return Branch()
+    restored = max(branches, key=lambda branch: branch.head_after)
+    highest = {name: max(getattr(branch, name) for branch in branches) for name in ("shelf", "last", "step")}
+    return replace(restored, **highest)
 
 
 def _checked(facts: Any) -> Branch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from haytham.errors import InvalidValue, NotThere, quote
+from haytham.errors import AmbiguousSnapshot, InvalidValue, NotThere, quote
 from haytham.session import Session
 from haytham.snapshot.records import recorded_sessions
 from haytham.snapshot.snapshot import Snapshot
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from haytham.snapshot.archive import Archive
     from haytham.snapshot.records import Name
 
-_SHOWN = 8
 _MOST_DIGITS = 5  # more of them may be a part of an id
 _LONGEST = 18
 
@@ -32,8 +31,8 @@ def find(archive: Archive, part: str) -> Name:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        shown = ", ".join(name.id for name in matching[-_SHOWN:])
-        raise InvalidValue("snapshot", part, f"a part of one id only; this is part of {len(matching)}: {shown}")
+        by_number = matching == _numbered(archive.records.names(), part)
+        raise AmbiguousSnapshot(part, [name.id for name in matching], by_number=by_number)
     elsewhere = [other for other in _others(archive) if _matching(other.records.names(), part)]
     if elsewhere:
         there = elsewhere[0].session.session_id
@@ -55,12 +54,18 @@ def _matching(names: list[Name], part: str) -> list[Name]:
     """By number, which a few digits always are; by the whole id, else by a part of it."""
     if not isinstance(part, str) or not part.strip():
         raise InvalidValue("snapshot", part, "its id, a part of it, or its number")
-    number = part.removeprefix("#")
-    if number.isdecimal() and number.isascii():
-        found = [name for name in names if name.number == int(number[:_LONGEST])]
-        if found or part.startswith("#") or len(number) <= _MOST_DIGITS:
-            return found
+    found = _numbered(names, part)
+    if found is not None and (found or part.startswith("#") or len(part) <= _MOST_DIGITS):
+        return found
     return [name for name in names if name.id == part] or [name for name in names if part in name.id]
+
+
+def _numbered(names: list[Name], part: str) -> list[Name] | None:
+    """Return the snapshots with a number; None where what is given is no number."""
+    number = part.removeprefix("#")
+    if not number.isdecimal() or not number.isascii():
+        return None
+    return [name for name in names if name.number == int(number[:_LONGEST])]
 
 
 def _others(archive: Archive) -> list[Archive]:

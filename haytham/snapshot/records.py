@@ -20,7 +20,7 @@ from haytham.document.parse import parse
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, Problem
 from haytham.snapshot.branch import BranchFile
 from haytham.snapshot.snapshot import Record, Snapshot, read_record, read_snapshot
-from haytham.store.protocol import ABSENT, bytes_digest
+from haytham.store.protocol import ABSENT, bytes_digest, cache_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ class Records:
     """The records of one session, in the store of its project's history."""
 
     def __init__(self, store: Store, project_id: str, session_id: str) -> None:
-        self._store = store
+        self._store, self._cache = store, cache_of(store)
         self._project_id, self._session_id = project_id, session_id
         self._prefix = f"{project_id}/history/snapshots/{session_id}/"
         self.branch = BranchFile(store, project_id, session_id)
@@ -69,7 +69,7 @@ class Records:
             found = self._on(shelf) or self._on(shelf - 1)
             if found:
                 return found[-1]
-        return max(self.names(), key=lambda name: name.number, default=None)
+        return max(self.names(), key=_order, default=None)
 
     def _on(self, shelf: int) -> list[Name]:
         return _names(self._store.keys(self._folder(shelf), depth=1))
@@ -153,7 +153,7 @@ class Records:
 
     def remove(self, names: Iterable[Name]) -> None:
         """Remove records, and note which; their numbers are never used again. Call it holding the project's lock."""
-        gone = sorted(names, key=lambda name: name.number)
+        gone = sorted(names, key=_order)
         if not gone:
             return
         newest = self.newest()
@@ -188,6 +188,7 @@ class Records:
     def clear(self) -> None:
         """Remove all that is known of the session's past."""
         self._store.delete(self._prefix)
+        self._cache.delete(self._prefix)
         self.branch.forget()
 
     def _folder(self, shelf: int) -> str:
@@ -196,8 +197,8 @@ class Records:
     def _index(self, names: Sequence[Name]) -> dict[str, Snapshot]:
         """What is known of records by their keys; a file that cannot be read, or a line that cannot be, is none."""
         try:
-            lines = self._store.read(self._prefix + _INDEX).split(b"\n")
-        except FileNotFoundError:
+            lines = self._cache.read(self._prefix + _INDEX).split(b"\n")
+        except (HaythamError, OSError):
             return {}
         try:
             rows = [json.loads(line) for line in lines if line]
@@ -211,8 +212,8 @@ class Records:
         """Keep what a list needs; it is derived, so that a folder one may not write to is no reason to fail."""
         rows = (json.dumps({"key": name.key, **asdict(known[name.key])}) for name in names)
         try:
-            self._store.write(self._prefix + _INDEX, "\n".join(rows).encode() + b"\n")
-        except OSError as error:
+            self._cache.write(self._prefix + _INDEX, "\n".join(rows).encode() + b"\n")
+        except (HaythamError, OSError) as error:
             log.debug("no index was kept: %s", error)
 
 
@@ -240,7 +241,12 @@ def _check_paths(record: Record) -> None:
 def _names(keys: list[str]) -> list[Name]:
     found = ((key, _NAME.search(key)) for key in keys)
     names = [Name(key, int(match[1]), match[2], match[3]) for key, match in found if match is not None]
-    return sorted(names, key=lambda name: name.number)
+    return sorted(names, key=_order)
+
+
+def _order(name: Name) -> tuple[int, str]:
+    """Sort by number; clones that were merged may have given one number twice, and ids sort by time."""
+    return name.number, name.id
 
 
 def _ids_removed(line: bytes) -> list[str]:

@@ -21,7 +21,7 @@ def verify(archive: Archive, names: list[Name] | None = None) -> list[Problem]:
     """All that is wrong with a session's snapshots, or with some of them; what is wrong with one hides no other."""
     with archive.lock():
         there = archive.records.names()
-        found = _twice(there)
+        found: list[Problem] = []
         ids = _known_ids(archive)
         for name in there if names is None else names:
             found += _told(archive, name, ids)
@@ -37,11 +37,6 @@ def _told(archive: Archive, name: Name, ids: set[str]) -> list[Problem]:
         return list(error.problems)
     except (HaythamError, OSError) as error:
         return [Problem(str(error), file=name.key)]
-
-
-def _twice(names: list[Name]) -> list[Problem]:
-    numbers = [name.number for name in names]
-    return [Problem("has a number that another one has, too", file=n.key) for n in names if numbers.count(n.number) > 1]
 
 
 def _known_ids(archive: Archive) -> set[str]:
