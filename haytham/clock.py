@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 def _system_time() -> datetime:
@@ -33,6 +33,16 @@ def new_id() -> str:
     """A new id that sorts by time, like `20241124-100000512-9f3ac1`."""
     moment = _time()
     return f"{moment:%Y%m%d-%H%M%S}{moment.microsecond // 1000:03d}-{_suffix()}"
+
+
+def newest(moments: Iterable[str]) -> str:
+    """Return the newest of some moments as documents write them; one without a time zone is in UTC."""
+    return max(moments, key=_instant)
+
+
+def _instant(moment: str) -> datetime:
+    found = datetime.fromisoformat(moment)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def seconds() -> float:

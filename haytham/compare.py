@@ -3,7 +3,7 @@
 A field's path begins with what holds it: `manifest.model`, `state.memory.session.x`, `checkpoint.2.status`,
 `feedback.2.approved`, `output.1.concept_expansion.model`, `task.1.concept_expansion.attempt`, and for an earlier
 attempt at phase 2, the first, `attempt.2.1.output.market_intelligence.model`. What is only shown takes no part, nor do
-line ends, the order of named rows, and when the manifest was last updated.
+line ends, the order of named rows, and when something was saved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SESSION = "project/sessions/session/"  # a place is told by a whole key
 _WORDS = {"session_manifest": "manifest", "user_feedback": "feedback", "agent_output": "output"}
-_LEFT_OUT = {("session_manifest", "last_updated")}  # says only that something was saved
+_LEFT_OUT = {("checkpoint", "saved_at"), ("state", "saved_at")}  # say only that something was saved
 _ROW_KEYS = ("agent_name", "document", "part")
 _LONGEST = 200  # characters of a field that is shown as a value
 _MOST_LINES = 10_000  # of a text that is compared line by line: the time that takes grows with their square

@@ -171,7 +171,8 @@ def load(manager):
 def load_first(manager):
     """Load with the parsed documents forgotten, as a process does that has read none of them yet."""
     shelf._KEPT.clear()
-    shelf._REVIEWED.clear()
+    shelf._OUTPUT_FACTS.clear()
+    shelf._WRITTEN.clear()
     load(manager)
 
 

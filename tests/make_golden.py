@@ -85,10 +85,10 @@ MANIFEST = {
     "workflow_type": "idea_validation",
     "execution_mode": "mvp",
     "created": TIME,
-    "last_updated": LATER,
 }
 PENDING = {"status": "pending", "started": None, "completed": None, "duration": None}
 MANIFEST_SHOWN = {
+    "last_updated": LATER,
     "status": "in_progress",
     "phase_status": [
         {
@@ -205,6 +205,7 @@ GOLDEN = {
         {
             **CHECKPOINT,
             "saved": 4,
+            "saved_at": LATER,
             "phase": 7,
             "status": "failed",
             "completed": None,
@@ -263,7 +264,7 @@ GOLDEN = {
         {**MANIFEST_SHOWN, "status": "completed", "can_resume": False},
     ),
     ("task", "plain"): (TASK, {"agent_title": "Concept Expansion"}),
-    ("state", "plain"): (STATE, {}),
+    ("state", "plain"): ({"saved_at": LATER, **STATE}, {}),
     ("state", "empty"): (flat(EMPTY), {}),
     ("state", "hostile"): (
         {

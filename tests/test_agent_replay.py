@@ -19,7 +19,15 @@ from haytham.recording import Recorder, Recordings
 from hostile import counts, lines, plain_values, texts
 from scripted import Desk, called
 
-TIMES = ("- Executed: ", "- Duration: ", "- Started: ", "- Completed: ", "- Last Updated: ", "- Created: ")
+TIMES = (
+    "- Executed: ",
+    "saved_at: ",
+    "- Duration: ",
+    "- Started: ",
+    "- Completed: ",
+    "- Last Updated: ",
+    "- Created: ",
+)
 TIMES += ("- Timestamp: ", "- Total Duration: ", "shown: ", "model: ")
 SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a replay spends nothing
 REPLY = Reply(

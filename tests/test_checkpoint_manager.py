@@ -388,8 +388,8 @@ def test_a_checkpoint_validates_or_tells_every_problem(manager, session):
     valid, errors = manager.validate_checkpoint(*IDS, 1)
     assert not valid
     assert [error.partition("checkpoint.md:")[2].partition(": found")[0] for error in errors] == [
-        "9: Metadata / Retry Count: the label is missing",
-        "12: Metadata / Status",
+        "10: Metadata / Retry Count: the label is missing",
+        "13: Metadata / Status",
     ]
 
 

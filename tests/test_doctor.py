@@ -27,14 +27,31 @@ def value(here):
 
     found = parse(load_kind("session_manifest"), (session_folder(here) / "session_manifest.md").read_bytes())
     assert not found.problems
-    return {name: fact for name, fact in found.value.items() if name != "last_updated"}
+    return found.value
 
 
-def test_a_sound_session_has_nothing_to_mend(here):
-    """Doctor leaves a sound session as it is, but for when it was saved, and says so."""
-    before = value(here)
+def files(here):
+    """The bytes and the time of every file and folder that is not this machine's own."""
+    found = [path for path in (here / "projects").rglob("*") if ".haytham" not in path.parts]
+    return {path: (path.read_bytes() if path.is_file() else None, path.stat().st_mtime_ns) for path in found}
+
+
+def test_doctor_leaves_every_file_of_a_sound_workspace_alone(here):
+    """What changes nothing writes nothing: bytes and times of all files are as before, also of those reformatted."""
+    manifest = session_folder(here) / "session_manifest.md"
+    manifest.write_bytes(b"\xef\xbb\xbf" + manifest.read_bytes().replace(b"\n- ", b"\n* ").replace(b"\n", b"\r\n"))
+    before = files(here)
     assert haytham("doctor", cwd=here).out == "nothing was to mend\n"
-    assert value(here) == before
+    assert files(here) == before
+
+
+def test_doctor_after_a_rebuild_has_nothing_to_mend(here):
+    """What doctor rebuilt is as it would be saved: a second call finds and writes nothing."""
+    (session_folder(here) / "session_manifest.md").unlink()
+    haytham("doctor", cwd=here)
+    before = files(here)
+    assert haytham("doctor", cwd=here).out == "nothing was to mend\n"
+    assert files(here) == before
 
 
 def test_a_lost_manifest_is_rebuilt_as_it_was(here):

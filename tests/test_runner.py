@@ -342,7 +342,16 @@ def note_call(log, task):
         file.write(f"{task.agent} {task.digest}\n")
 
 
-TIMES = ("- Executed: ", "- Duration: ", "- Started: ", "- Completed: ", "- Last Updated: ", "- Created: ", "shown: ")
+TIMES = (
+    "- Executed: ",
+    "saved_at: ",
+    "- Duration: ",
+    "- Started: ",
+    "- Completed: ",
+    "- Last Updated: ",
+    "- Created: ",
+    "shown: ",
+)
 TIMES += ("- Timestamp: ", "- Total Duration: ")
 SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a call that is killed after it was made is paid for
 

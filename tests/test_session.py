@@ -195,3 +195,61 @@ def test_a_session_that_never_stands_still_is_read_all_the_same(disturbed):
     disturbed.store.after, disturbed.store.act, disturbed.store.times = "phase_1_concept/checkpoint.md", write_on, 1000
     assert disturbed.read_consistently(summarize).statuses[1] == "in_progress"
     assert disturbed.store.times > 900
+
+
+# When it was updated.
+
+
+def at(second):
+    """Hold the clock still at a second of an hour."""
+    return clock.replaced(lambda: datetime(2024, 11, 24, 11, 0, second, tzinfo=UTC))
+
+
+def test_last_updated_is_the_newest_time_that_a_document_holds(store, session):
+    """Each save of a checkpoint, an output, feedback or state counts; the manifest only shows it."""
+    output = {"duration": None, "status": "completed", "model": None, "input_tokens": 1, "output_tokens": 2}
+    saves = [
+        lambda: session.save_checkpoint(1, FACTS, []),
+        lambda: session.save_output(1, "a", {**output, "tools_used": None}, "text"),
+        lambda: session.save_feedback(1, {**FEEDBACK, "timestamp": clock.now()}),
+        lambda: session.change_state({"summary": "All is well."}),
+        lambda: session.change_manifest({"closed": clock.now(), "version": 1, "requirements": "sha256:" + "0" * 64}),
+    ]
+    assert summarize(session.read()).last_updated == "2024-11-24T10:00:00Z"
+    for second, save in enumerate(saves, 1):
+        with at(second):
+            save()
+        assert summarize(session.read()).last_updated == f"2024-11-24T11:00:0{second}Z"
+        assert session.read().manifest.parsed.shown["last_updated"] == f"2024-11-24T11:00:0{second}Z"
+
+
+def test_last_updated_is_never_read_from_the_manifest(store, session):
+    """A person who changes the line changes nothing: it is drawn anew at the next save."""
+    key = "p/sessions/s/session_manifest.md"
+    store.write(key, store.read(key).replace(b"Last Updated: 2024-11-24T10", b"Last Updated: 2034-11-24T10"))
+    assert summarize(session.read()).last_updated == "2024-11-24T10:00:00Z"
+    assert session.redraw() == ["drew session_manifest.md anew"]
+    assert b"2034" not in store.read(key)
+
+
+def test_a_time_may_be_written_in_any_time_zone(session):
+    """Times are compared as moments: an hour later elsewhere may be the same moment, or an earlier one."""
+    session.save_feedback(1, {**FEEDBACK, "timestamp": "2024-11-24T10:30:00+01:00"})
+    assert summarize(session.read()).last_updated == "2024-11-24T10:00:00Z"
+    session.save_feedback(1, {**FEEDBACK, "timestamp": "2024-11-24T09:30:00-01:00"})
+    assert summarize(session.read()).last_updated == "2024-11-24T09:30:00-01:00"
+
+
+def test_what_changes_nothing_writes_nothing(store, session):
+    """To draw copies anew that show what is so, and to store what is there already, touches no document."""
+    session.save_checkpoint(1, FACTS, [])
+    session.change_state({"summary": "All is well."})
+    session.change_manifest({"model": "human"})
+    written, write = [], store.write
+    store.write = lambda key, data, **given: written.append(key) or write(key, data, **given)
+    with at(1):
+        assert session.redraw() == []
+        session.change_manifest({"model": "human"})
+        session.change_state({"summary": "All is well."})
+        session.catch_up()
+    assert written == []

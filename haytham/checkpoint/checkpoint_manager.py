@@ -131,9 +131,10 @@ class CheckpointManager:
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:
         """Where a session stands: what its manifest is the home of, and what follows from its checkpoints."""
         summary = self._session(project_id, session_id).read_consistently(summarize)
-        names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created", "last_updated")
+        names = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created")
         return {
             **{name: summary.manifest[name] for name in names},
+            "last_updated": summary.last_updated,
             "status": summary.status,
             "current_phase": summary.current_phase,
             "completed_phases": summary.completed_phases,

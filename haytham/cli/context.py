@@ -92,7 +92,7 @@ class Found:
     @property
     def last_updated(self) -> str:
         """When it was saved last."""
-        return "" if self.summary is None else str(self.summary.manifest["last_updated"])
+        return "" if self.summary is None else self.summary.last_updated
 
 
 class Here:

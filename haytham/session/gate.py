@@ -207,7 +207,8 @@ class Gate:
         if checkpoint is not None:
             kept = _kept_outputs(reading, phase)
             rows = [row for row in checkpoint.value["ledger"] if row["agent_name"] in kept]
-            self._session.write_checkpoint(reading, phase, {**checkpoint.value, "status": _AGAIN, "ledger": rows})
+            facts = {"saved_at": clock.now(), "status": _AGAIN, "ledger": rows}
+            self._session.write_checkpoint(reading, phase, {**checkpoint.value, **facts})
         self._put_aside(reading, phase, move=True)
 
     def _present(self, reading: Reading, phase: Phase) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, quote
 from haytham.policy import Limits
+from haytham.schema import has_format
 from haytham.session import layout
 from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
@@ -17,7 +18,7 @@ from haytham.text import text_digest
 from haytham.workflow import FILE, Workflow, WorkflowFiles, read_text, read_workflow, shipped_workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from haytham.session.shelf import Document, Shelf
     from haytham.session.summary import Decision, Value
@@ -54,6 +55,7 @@ class Reading:
         self.prefix = prefix
         self._shelf = shelf
         self._found: dict[str, Document | None] = {}
+        self._heads: dict[str, Document | None] = {}
         self._content: dict[int, dict[str, OutputFacts]] = {}
         self._project = prefix.partition("/")[0]
         what = f"session {session_id!r} of project {project_id!r}"
@@ -154,8 +156,16 @@ class Reading:
 
     def output_head(self, phase: Phase, agent_name: str) -> Mapping[str, Any] | None:
         """What an agent's output says of itself, without its text; None where it is not there or not readable."""
-        found = self._shelf.find_head("agent_output", self.folder(phase) + layout.output_file(agent_name))
+        found = self._head(phase, agent_name)
         return None if found is None or found.faults else found.value
+
+    def _head(self, phase: Phase, agent_name: str) -> Document | None:
+        key = self.folder(phase) + layout.output_file(agent_name)
+        if key in self._found:
+            return self._found[key]
+        if key not in self._heads:
+            self._heads[key] = self._shelf.find_head("agent_output", key)
+        return self._heads[key]
 
     def outputs(self, phase: Phase) -> dict[str, Document]:
         """A phase's outputs by agent, whole; one that cannot be read is an error where its value is asked for."""
@@ -360,6 +370,18 @@ class Reading:
         counts = (document.parsed.value.get("saved") for document in found if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 
+    def times(self) -> Iterator[str]:
+        """Return when outputs were written, reviews were given and the state was saved, as far as files still say."""
+        for phase in self.phases:
+            yield from _time(self.feedback(phase), "timestamp")
+            for agent in self._output_agents(self.folder(phase)):
+                yield from self._written(phase, agent)
+        yield from _time(self.state(), "saved_at")
+
+    def _written(self, phase: Phase, agent: str) -> tuple[str, ...]:
+        key = self.folder(phase) + layout.output_file(agent)
+        return self._shelf.written(key, lambda: _time(self._head(phase, agent), "executed"))
+
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:
         """All problems of a phase's checkpoint: what cannot be read, outputs that are lost, derived copies behind."""
         found = self.checkpoint(phase)
@@ -392,6 +414,12 @@ def check_place(document: Document, field: str, wanted: object) -> None:
     if found != wanted:
         message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
         raise InvalidDocument([document.problem(message, field)])
+
+
+def _time(document: Document | None, field: str) -> tuple[str, ...]:
+    """Return a time that a document says, also where other parts of it cannot be read."""
+    said = None if document is None else document.parsed.value.get(field)
+    return (said,) if isinstance(said, str) and has_format("time", said) else ()
 
 
 def _texts(rows: list[Value]) -> dict[str, str]:

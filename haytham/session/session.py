@@ -131,7 +131,8 @@ class Session:
             phase = reading.there(number)
             heads = [reading.output_head(phase, row["agent_name"]) for row in given]
             rows = [ledger.merged(row, head) for row, head in zip(given, heads, strict=True)]
-            value = {**facts, "saved": reading.last_saved() + 1, "phase": phase.number, "ledger": rows}
+            order = {"saved": reading.last_saved() + 1, "saved_at": clock.now()}
+            value = {**facts, **order, "phase": phase.number, "ledger": rows}
             if report:
                 self._shelf.check("checkpoint", value)  # money is on record before the phase is: a crash loses none
                 own = [head is None or "task" not in head for head in heads]  # the others' tokens a run has counted
@@ -233,7 +234,7 @@ class Session:
             said = set_aside(self.store, self.prefix, unowned(reading, phases, self.store.keys(self.prefix)))
             self._prepare(phases)
             facts = {"workflow": source.digest, "phases": source.workflow.digest, "origin": source.origin}
-            value = {**reading.manifest.value, **facts, "last_updated": clock.now()}
+            value = {**reading.manifest.value, **facts}
             shown = shown_manifest(Summary(value, phases, {}, {}))
             key = self.prefix + layout.MANIFEST
             self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
@@ -309,7 +310,6 @@ class Session:
                 self.store.write(folder + name, source.files[name])
 
     def _write_first_manifest(self, source: WorkflowFiles, phases: tuple[Phase, ...], facts: Value) -> None:
-        moment = clock.now()
         value = {
             "workflow": source.digest,
             "phases": source.workflow.digest,
@@ -317,8 +317,7 @@ class Session:
             "session_id": self.session_id,
             "project_id": self.project_id,
             **facts,
-            "created": moment,
-            "last_updated": moment,
+            "created": clock.now(),
         }
         shown = shown_manifest(Summary(value, phases, {}, {}))
         self._shelf.write("session_manifest", self.prefix + layout.MANIFEST, value, shown=shown, over=None)
@@ -337,8 +336,11 @@ class Session:
                 raise InvalidValue(what, value, repr(there[name]))
 
     def _write_manifest(self, reading: Reading, value: Mapping[str, Any]) -> None:
-        value = {**value, "last_updated": clock.now()}
+        """Store the manifest over the one that was read, unless that says and shows just this."""
         shown = shown_manifest(summarize(reading, value))
+        over = reading.manifest
+        if dict(value) == dict(over.value) and not over.problems and not over.disagreements(shown):
+            return
         key = self.prefix + layout.MANIFEST
         self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
 

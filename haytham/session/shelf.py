@@ -110,6 +110,7 @@ class _Kept(Generic[T]):
 
 _KEPT: _Kept[Parsed] = _Kept()
 _OUTPUT_FACTS: _Kept[Any] = _Kept()
+_WRITTEN: _Kept[tuple[str, ...]] = _Kept()
 
 
 class Shelf:
@@ -152,12 +153,19 @@ class Shelf:
 
     def output_facts(self, key: str, read: Callable[[], T]) -> T:
         """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
+        return self._by_stamp(_OUTPUT_FACTS, key, read)
+
+    def written(self, key: str, read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+        """Return when an output was written; `read` is not called again while its file is surely the same."""
+        return self._by_stamp(_WRITTEN, key, read)
+
+    def _by_stamp(self, kept: _Kept[T], key: str, read: Callable[[], T]) -> T:
         stamp = self.store.stamp(key)
-        found = None if stamp is None else _OUTPUT_FACTS.get(stamp)
+        found = None if stamp is None else kept.get(stamp)
         if found is None:
             found = read()
             if stamp is not None and stamp == self.store.stamp(key):
-                _OUTPUT_FACTS.put(stamp, found)
+                kept.put(stamp, found)
         return found
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:

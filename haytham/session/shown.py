@@ -18,11 +18,12 @@ Shown = dict[str, Any]
 
 
 def shown_manifest(summary: Summary) -> Shown:
-    """What a manifest shows: status, the table of phases, the current one, totals."""
+    """What a manifest shows: when it was updated, status, the table of phases, the current one, totals."""
     status, current = summary.status, summary.current_phase
     names = {phase.number: phase.name for phase in summary.phases}
     rows = [row for value in summary.checkpoints.values() for row in value["ledger"]]
     return {
+        "last_updated": summary.last_updated,
         "status": status,
         "phase_status": [_phase_row(phase, summary) for phase in summary.phases],
         "current_phase": current or None,

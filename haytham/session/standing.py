@@ -176,7 +176,7 @@ def summarize(reading: Reading, manifest: Mapping[str, Any] | None = None) -> Su
     for phase in reading.phases:
         reading.decision(phase)
     is_closed = "closed" in (manifest or reading.manifest.value)
-    facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {})
+    facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {}, times=tuple(reading.times()))
     try:
         facts = replace(facts, spent=reading.account().total)
         reviews = {phase.number: review for phase in reading.phases if (review := reading.review(phase))}

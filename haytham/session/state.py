@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from haytham import clock
 from haytham.document.check import complaints, unfit
 from haytham.document.kind import load_kind
 from haytham.errors import HaythamError, InvalidValue, quote
@@ -31,6 +32,9 @@ EMPTY: Mapping[str, Any] = {
 }
 
 
+_SAVED_AT = "saved_at"
+
+
 class InvalidState(InvalidValue):
     """A change to a state that makes none: which of its fields, what was found there, and what is allowed."""
 
@@ -46,12 +50,12 @@ def read_state(session: Session) -> State:
 def change_state(session: Session, changes: Mapping[str, Any]) -> State:
     """Merge changes into the state of a session; the state then. Nothing is written where nothing changes."""
     with session.store.lock(layout.session_lock(session.project_id, session.session_id)):
-        reading = session.read()
-        before = _state_in(reading)
+        before = read_state(session)
         after = changed(before, changes)
         if not is_same(before, after):
-            key = session.prefix + layout.STATE
-            session.write(reading, "state", key, flat(after), shown={}, over=reading.state())
+            with session.saving() as reading:
+                value = {_SAVED_AT: clock.now(), **flat(after)}
+                session.write(reading, "state", session.prefix + layout.STATE, value, shown={}, over=reading.state())
         return after
 
 
@@ -64,6 +68,8 @@ def nested(value: Mapping[str, Any]) -> State:
     """The state that a document of its kind holds; the caller's own copy."""
     state: State = {}
     for path, content in value.items():
+        if path == _SAVED_AT:
+            continue
         group, _, name = path.partition(".")
         if name:
             state.setdefault(group, {})[name] = deepcopy(content)
@@ -73,7 +79,7 @@ def nested(value: Mapping[str, Any]) -> State:
 
 
 def flat(state: Mapping[str, Any]) -> State:
-    """The value of the document that holds a state; the reverse of `nested`."""
+    """The value of the document that holds a state, but for when it was saved; the reverse of `nested`."""
     value: State = {}
     for group, content in state.items():
         if isinstance(EMPTY[group], Mapping):

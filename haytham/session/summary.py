@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
+from haytham import clock
 from haytham.budget import Total
 from haytham.errors import HaythamError
 
@@ -43,7 +44,7 @@ class Summary:
     """A session at one moment: what its documents say, and all that follows from them.
 
     `changed` is the status of phases as the plan sees them; `error` why there is no plan, where the status is
-    `unreadable`.
+    `unreadable`; `times` when outputs were written, reviews were given and the state was saved.
     """
 
     manifest: Mapping[str, Any]
@@ -54,6 +55,7 @@ class Summary:
     status: str = "in_progress"
     error: Exception | None = None
     spent: Total = field(default_factory=Total)
+    times: tuple[str, ...] = ()
 
     @property
     def statuses(self) -> dict[int, str]:
@@ -76,6 +78,13 @@ class Summary:
     def approved_phases(self) -> list[int]:
         """The phases a person approved, on the very text that is there."""
         return [n for n, review in self.reviews.items() if review.decision == "approved" and not review.outdated]
+
+    @property
+    def last_updated(self) -> str:
+        """The newest time that a document is the home of: created, closed, saved, written, reviewed."""
+        own = [self.manifest[name] for name in ("created", "closed") if name in self.manifest]
+        saved = [value["saved_at"] for value in self.checkpoints.values() if "saved_at" in value]
+        return clock.newest([*own, *saved, *self.times])
 
 
 class UnlikeDecision(HaythamError, ValueError):

@@ -92,9 +92,9 @@ def _manifest(parent: Session, child: Session, source: Record, data: bytes, purp
         raise InvalidDocument([problem.within(parent.prefix + MANIFEST) for problem in parsed.faults])
     moment = clock.now()
     value = {name: found for name, found in parsed.value.items() if name not in _OF_THE_END}
-    value |= {"session_id": child.session_id, "created": moment, "last_updated": moment}
+    value |= {"session_id": child.session_id, "created": moment}
     value |= {"forked_from": parent.session_id, "fork_point": source.snapshot.id or None, "purpose": purpose}
-    return render(load_kind("session_manifest"), value, parsed.shown).encode()
+    return render(load_kind("session_manifest"), value, {**parsed.shown, "last_updated": moment}).encode()
 
 
 def _with_manifest(source: Record, manifest: bytes) -> tuple[Row, ...]:

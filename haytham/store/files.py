@@ -167,8 +167,9 @@ class FileStore:
         folder = self._folder(check_prefix(prefix))
         disk.make_folder(folder)
         disk.sweep(folder)
-        if os.path.isdir(f"{self._root}/{_LOCAL}/{_TEMPORARY}"):
-            disk.sweep(self._temporaries(), self._mark(folder), before=clock.seconds() - _ABANDONED)
+        temporaries = self._local_path(_TEMPORARY)
+        if os.path.isdir(temporaries) and os.listdir(temporaries):
+            disk.sweep(temporaries, self._mark(folder), before=clock.seconds() - _ABANDONED)
 
     def holds(self, prefix: str) -> bool:
         """Whether a folder is there, be it empty."""
