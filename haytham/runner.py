@@ -119,6 +119,7 @@ class Runner:
         return outcome
 
     async def _loop(self, by: str | None, retry: int | None) -> Outcome:
+        self._session.make_folders()
         self._gate.finish()
         if retry is not None:
             self._keeper.before_again(self._session.read().phase(retry), "retry")

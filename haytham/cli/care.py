@@ -105,8 +105,8 @@ def _readable(base: Path, file: str) -> str:
 def doctor(here: Here, /, session_name: str | None, **said: str | None) -> None:
     r"""Rebuild what is derived, and say what was done.
 
-    A lost manifest, shown copies that disagree, files that a killed process left. Without a name, all sessions.
-    What stands nowhere is asked for, or said with an option.
+    A lost manifest, shown copies that disagree, folders of phases that git did not keep, files that a killed process
+    left. Without a name, all sessions. What stands nowhere is asked for, or said with an option.
 
     \b
     Examples:

@@ -54,6 +54,7 @@ def mend(session: Session, facts: Lost | None) -> list[str]:
     """Mend a session, its manifest from these facts where it is lost; what was done. Refused during a run."""
     with session.store.run_lock(session_lock(session.project_id, session.session_id)):
         done = _rebuild(session, facts) if facts is not None else []
+        done += [f"made {folder}" for folder in session.make_folders()]
         done += session.redraw()
         _sweep(session)
         return done

@@ -82,6 +82,7 @@ class Gate:
         `agents` are those that changes are requested of; without any, all of the phase are. RefusedDecision where a
         rule refuses it; `anyway` waives that, and is recorded.
         """
+        self._session.make_folders()
         self.finish()
         told = dict(self.stamp(by))
         with self._session.saving() as reading:
@@ -146,6 +147,7 @@ class Gate:
 
         Of one that waits for a person to write, those pages are taken back.
         """
+        self._session.make_folders()
         self.finish()
         self.stamp(by)
         with self._session.saving() as reading:

@@ -23,6 +23,7 @@ def save_request(session: Session, number: int, text: str, *, by: str | None = N
     if not check_text("request", text).strip():
         raise InvalidValue("request", text, "words that ask for something")
     gate = Gate(session)
+    session.make_folders()
     gate.finish()
     gate.stamp(by)
     with session.store.lock(layout.session_lock(session.project_id, session.session_id)):

@@ -79,6 +79,17 @@ class Session:
                 self._check_same(there.value, wanted)
                 self._prepare(self.read().phases)
 
+    def make_folders(self) -> list[str]:
+        """Make the folders of phases that are missing, since git keeps no empty ones; return their names."""
+        reading = self.read()
+        folders = [reading.folder(phase) for phase in reading.phases]
+        missing = [one for one in folders if not self.store.holds(one) and not self.store.is_plain(one[:-1])]
+        if missing:
+            with self._locked():
+                for folder in missing:
+                    self.store.prepare(folder)
+        return [folder.removeprefix(self.prefix) for folder in missing]
+
     def exists(self) -> bool:
         """Whether the session is there: whether it has a manifest."""
         return self._shelf.find("session_manifest", self.prefix + layout.MANIFEST) is not None
