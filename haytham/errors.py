@@ -88,6 +88,12 @@ class Problem:
         return f"{where}: {place + ': ' if place else ''}{self.message}"
 
 
+def conflict_problems(lines: Sequence[int], *, section: str | None = None, file: str = "") -> list[Problem]:
+    """Return a problem for each git conflict, by the line that it begins in."""
+    message = "found the markers of a git conflict, <<<<<<< to >>>>>>>; resolve the merge and remove them"
+    return [Problem(message, line, section, file=file) for line in lines]
+
+
 class HaythamError(Exception):
     """The base of every error Haytham raises on purpose; it crosses from one process to another as it is."""
 

@@ -1,8 +1,10 @@
-"""Digests and differences of texts as people read them. Bytes have digests of their own, in the store."""
+"""Digests, differences and git conflicts of texts as people read them. Digests of bytes are the store's."""
 
 from __future__ import annotations
 
 import hashlib
+
+OURS, DIVIDER, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "  # what git writes around a conflict, at line starts
 
 
 def text_digest(text: str) -> str:
@@ -26,3 +28,19 @@ def counted(diff: str) -> tuple[int, int]:
     """How many lines a unified diff adds and takes away."""
     lines = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
+
+
+def conflict_lines(text: str) -> list[int]:
+    """Return the first line of each git conflict: its three markers stand at line starts, in order."""
+    if OURS not in text:
+        return []
+    found, start, is_divided = [], 0, False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not start:
+            start = number if line.startswith(OURS) else 0
+        elif not is_divided:
+            is_divided = line.rstrip() == DIVIDER
+        elif line.startswith(THEIRS):
+            found.append(start)
+            start, is_divided = 0, False
+    return found

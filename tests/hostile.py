@@ -96,6 +96,16 @@ FRAGMENTS += [f"## {name}" for name in HEADINGS]
 FRAGMENTS += [f"\n## {name}\n" for name in HEADINGS]
 FRAGMENTS += [f"\\## {name}" for name in HEADINGS[:3]]
 FRAGMENTS += [f"```\n## {name}\n```" for name in HEADINGS[:3]]
+CONFLICT = "<<<<<<< HEAD\nmine\n=======\nhis\n>>>>>>> other\n"
+FRAGMENTS += [
+    CONFLICT,
+    f"\n{CONFLICT}",
+    f"\n\\{CONFLICT}",
+    "\n<<<<<<< a\n",
+    "\n=======\n",
+    "\n\\=======\n",
+    "\n>>>>>>> b\n",
+]
 FRAGMENTS += [f"{HEADINGS[0]}\n---\n", f"  ##  {HEADINGS[0]}  ##  ", "- Status: completed", "- Session ID: x"]
 
 characters = st.characters(exclude_categories=("Cs",))

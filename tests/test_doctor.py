@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import pexpect
 import pytest
 
 from command import IDEA, command, environment, frozen, haytham, session_folder
+from haytham import CheckpointManager
+from workers import runs_to_its_end
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,15 @@ def test_temporary_files_are_swept(here):
     assert haytham("doctor", cwd=here).out.endswith(": swept 3 temporary files\n")
     assert list((here / "projects").rglob(".haytham-*")) == []
     assert (session / ".notes").exists()
+
+
+def test_what_a_killed_command_left_is_swept(here):
+    """Temporary files of a save that was killed are swept from the folder that all of them are written to."""
+    save = partial(CheckpointManager(here / "projects").save_agent_output, "rain_barrels", session_folder(here).name, 2)
+    assert not runs_to_its_end(partial(save, "market_intelligence", "text"), 0)
+    assert len(list((here / "projects/.haytham/tmp").iterdir())) == 1
+    assert ": swept 1 temporary files\n" in haytham("doctor", cwd=here).out
+    assert list((here / "projects/.haytham/tmp").iterdir()) == []
 
 
 def test_one_session_that_cannot_be_mended_keeps_no_other_from_it(here):

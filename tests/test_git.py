@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
-from clones import clone, commit, git
-from command import IDEA, haytham, session_folder
+import scripted
+from clones import clone, commit, git, merge
+from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager
+from haytham.document.kind import load_kind
+from haytham.document.parse import parse
+from haytham.errors import InvalidDocument
+from haytham.session import Session
+from haytham.session.problems import inspect
+from haytham.store import FileStore
+from hostile import CONFLICT
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
 
@@ -85,3 +95,209 @@ def test_git_sees_no_file_of_this_machine_only(origin):
     tracked = git("ls-files", "projects", cwd=origin).split()
     assert [name for name in tracked if "/." in name] == ["projects/.gitattributes"]
     assert git("status", "--porcelain", cwd=origin) == ""
+
+
+# Two clones that diverged.
+
+
+def both(origin, tmp_path):
+    """Two clones of a repository."""
+    return clone(origin, tmp_path / "mine"), clone(origin, tmp_path / "his")
+
+
+def test_two_clones_that_worked_on_different_phases_are_merged(origin, tmp_path):
+    """The merge needs no hand: what both show is a note, both histories stay, and the session goes on."""
+    mine, his = both(origin, tmp_path)
+    assert haytham("resume", "--no-input", cwd=mine).code == 3
+    edit(session_folder(his) / CONCEPT, "## Output\n", "## Output\n\nIn Lyon.\n")
+    haytham("approve", "1", "-m", "Only Lyon", cwd=his)
+    commit(mine)
+    commit(his)
+    merge(mine, his)
+    manifest = session_folder(mine) / "session_manifest.md"
+    assert manifest.read_text(encoding="utf-8").count("\nshown: ") == 2
+    found = inspect(FileStore(mine / "projects"))
+    assert [str(problem) for problem in found.problems if not problem.file.endswith(manifest.name)] == []
+    assert haytham("verify", cwd=mine).code == 0
+    assert haytham("resume", "--no-input", "--json", cwd=mine).json["phase"] == 2
+    assert manifest.read_text(encoding="utf-8").count("\nshown: ") == 1
+    assert haytham("validate", cwd=mine).code == 0
+    assert "In Lyon." in haytham("show", "2", "--task", cwd=mine).out
+
+
+def test_a_number_that_two_clones_gave_lists_both_snapshots(origin, tmp_path):
+    """Both snapshots stay after the merge; a command that is given their number says both ids, exit 2."""
+    mine, his = both(origin, tmp_path)
+    for copy in (mine, his):
+        haytham("snapshot", "-m", copy.name, cwd=copy)
+        commit(copy)
+    merge(mine, his)
+    rows = haytham("checkpoints", "--json", cwd=mine).json["snapshots"]
+    ids = [row["id"] for row in rows if row["number"] == 3]
+    assert len(ids) == 2
+    for words in (
+        ("restore", "3"),
+        ("show", "--at", "3"),
+        ("diff", "1", "3"),
+        ("fork", "3", "--name", "f"),
+        ("pin", "3"),
+    ):
+        answer = haytham(*words, cwd=mine)
+        assert (answer.code, [snapshot for snapshot in ids if snapshot in answer.err]) == (2, ids)
+    assert haytham("restore", ids[0], cwd=mine).code == haytham("verify", cwd=mine).code == 0
+
+
+def saved(folder, *numbers):
+    """A workspace in which phases were saved by a program."""
+    manager = CheckpointManager(folder / "projects")
+    manager.create_session("p", "s", "ann")
+    for number in numbers:
+        manager.save_checkpoint("p", "s", number, "completed", [], duration=number * 60.0)
+    return folder / "projects/p/sessions/s/session_manifest.md"
+
+
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+@pytest.mark.parametrize("numbers", [(1, 2), (6, 7), (2, 7)])
+def test_derived_lines_that_a_union_merge_repeated_are_a_note(tmp_path, numbers, style):
+    """However git joins two manifests, whole sections too, all problems are notes, and the next save mends them."""
+    (tmp_path / "origin").mkdir()
+    saved(tmp_path / "origin")
+    commit(tmp_path / "origin")
+    mine, his = both(tmp_path / "origin", tmp_path)
+    for copy, number in zip((mine, his), numbers, strict=True):
+        saved(copy, number)
+        commit(copy)
+    git("config", "merge.conflictStyle", style, cwd=mine)
+    merge(mine, his)
+    manifest = mine / "projects/p/sessions/s/session_manifest.md"
+    parsed = parse(load_kind("session_manifest"), manifest.read_bytes())
+    assert len(parsed.problems) > 1
+    assert all(problem.shown and not problem.unclaimed for problem in parsed.problems)
+    saved(mine, 3)
+    assert inspect(FileStore(mine / "projects")).problems == ()
+    assert manifest.read_bytes() == saved(fresh(mine, tmp_path)).read_bytes()
+
+
+def fresh(folder, tmp_path):
+    """A copy of a workspace whose manifest was lost and rebuilt: nothing in it is left of what was merged."""
+    copy = Path(shutil.copytree(folder, tmp_path / "fresh"))
+    manifest = copy / "projects/p/sessions/s/session_manifest.md"
+    created = re.search(r"- Created: (.*)", manifest.read_text(encoding="utf-8"))[1]
+    manifest.unlink()
+    haytham("doctor", "--user", "ann", "--mode", "mvp", cwd=copy)
+    Session(FileStore(copy / "projects"), "p", "s").change_manifest({"created": created})
+    return copy
+
+
+def test_a_repeated_home_field_stays_an_error(origin, tmp_path):
+    """Where both clones changed what the manifest is the home of, the line is named, exit 6, and nothing is guessed."""
+    mine, his = both(origin, tmp_path)
+    for copy, limit in ((mine, "5"), (his, "8")):
+        haytham("resume", "--no-input", "--max-cost", limit, cwd=copy)
+        git("checkout", "-q", "--", "projects/*/sessions/*/phase_*", cwd=copy, check=False)
+        git("clean", "-fdqx", "projects/rain_barrels/sessions", cwd=copy)
+        commit(copy)
+    merge(mine, his)
+    answer = haytham("resume", "--no-input", cwd=mine)
+    assert (answer.code, "has the key max_cost twice" in answer.err) == (6, True)
+
+
+# Conflicts.
+
+
+@pytest.fixture
+def conflict(origin, tmp_path):
+    """A clone in which git could not merge the page of phase 1, as both clones changed the same line."""
+    mine, his = both(origin, tmp_path)
+    for copy in (mine, his):
+        edit(session_folder(copy) / CONCEPT, "## Output\n\n#", f"## Output\n\nThe idea of {copy.name}.\n\n#")
+        commit(copy)
+    assert "CONFLICT" in merge(mine, his, check=False)
+    return mine
+
+
+def test_a_page_with_conflict_markers_is_reported_and_not_approved(conflict):
+    """`validate` names file and line; approve, resume and request-changes are refused, exit 6; no prompt has them."""
+    page = session_folder(conflict) / CONCEPT
+    line = page.read_text(encoding="utf-8").split("\n").index("<<<<<<< HEAD") + 1
+    said = f"{page.relative_to(conflict)}:{line}: Output: found the markers of a git conflict"
+    answer = haytham("validate", cwd=conflict)
+    assert (answer.code, answer.out.startswith(said), answer.out.count("\n")) == (6, True, 1)
+    for words in (("approve", "1"), ("resume", "--no-input"), ("request-changes", "1", "-m", "x"), ("retry", "1")):
+        answer = haytham(*words, cwd=conflict)
+        assert (answer.code, f"{CONCEPT}:{line}: Output: found the markers" in answer.err) == (6, True)
+    assert "unreadable" in haytham("list", cwd=conflict).out
+    assert not (session_folder(conflict) / "phase_2_market_research" / "tasks").exists()
+
+
+def test_a_resolved_conflict_is_approved(conflict):
+    """Once the markers are gone the gate is open for the text that a person made of both."""
+    page = session_folder(conflict) / CONCEPT
+    text = re.sub(r"(?m)^(<<<<<<< .*|=======|>>>>>>> .*)\n", "", page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
+    assert haytham("approve", "1", cwd=conflict).code == haytham("validate", cwd=conflict).code == 0
+    assert haytham("resume", "--no-input", "--json", cwd=conflict).json["phase"] == 2
+
+
+def test_conflict_markers_in_feedback_and_checkpoint_are_reported(origin, tmp_path):
+    """Two clones that ran the same phase leave conflicts in its documents: each is named with its line, exit 6."""
+    mine, his = both(origin, tmp_path)
+    for copy, words in ((mine, "Only Lyon"), (his, "Only Paris")):
+        haytham("resume", "--no-input", cwd=copy)
+        haytham("request-changes", "2", "-m", words, cwd=copy)
+        commit(copy)
+    merge(mine, his, check=False)
+    said = haytham("validate", cwd=mine).out
+    files = set(re.findall(r"(\w+\.md):\d+: (?:\w+: )?found the markers of a git conflict", said))
+    assert {"checkpoint.md", "user_feedback.md", "market_intelligence.md"} <= files
+    assert haytham("resume", "--no-input", cwd=mine).code == 6
+
+
+@pytest.mark.parametrize("name", ["evidence.md", "phase_2_market_research/request.md", "../../project.md"])
+def test_conflict_markers_in_a_persons_own_words_are_reported(copy, name):
+    """Evidence, a request and the idea reach prompts as they are: with markers they stop the run, exit 6."""
+    haytham("doctor", cwd=copy)
+    path = session_folder(copy) / name
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(before + CONFLICT, encoding="utf-8")
+    line = before.count("\n") + 1
+    for words in (("validate",), ("resume", "--no-input")):
+        answer = haytham(*words, cwd=copy)
+        assert (answer.code, f"{path.name}:{line}: " in answer.out + answer.err) == (6, True)
+
+
+def test_conflict_markers_are_refused_where_words_are_given(copy):
+    """An idea and a request with markers are refused before anything is made of them."""
+    (copy / "idea.md").write_text(f"Lend barrels\n{CONFLICT}", encoding="utf-8")
+    answer = haytham("run", "idea.md", "--no-input", cwd=copy)
+    assert (answer.code, "the idea:2: found the markers" in answer.err) == (6, True)
+    assert len(list((copy / "projects").glob("*/project.md"))) == 1
+    assert haytham("resume", "--no-input", "--input", CONFLICT, cwd=copy).code == 2
+
+
+def test_a_decision_on_a_page_with_markers_is_stored_unbound(copy):
+    """`save_user_feedback` stores it; the next command reports the page; once that is resolved the decision counts."""
+    manager, ids = CheckpointManager(copy / "projects"), ("rain_barrels", session_folder(copy).name)
+    page = session_folder(copy) / CONCEPT
+    edit(page, "## Output\n", f"## Output\n\n{CONFLICT}")
+    manager.save_user_feedback(*ids, 1, reviewed=True, approved=True, comments="Only Lyon")
+    feedback = (session_folder(copy) / "phase_1_concept/user_feedback.md").read_text(encoding="utf-8")
+    assert ("Only Lyon" in feedback, "decided: approved" in feedback) == (True, False)
+    assert haytham("resume", "--no-input", cwd=copy).code == 6
+    edit(page, CONFLICT, "In Lyon.\n")
+    assert haytham("resume", "--no-input", "--json", cwd=copy).json["phase"] == 2
+
+
+def test_an_agents_own_text_with_markers_is_never_refused(tmp_path, monkeypatch):
+    """What an agent wrote about git goes through the gate and into the next prompt; a person's edit of it does not."""
+    scripted.forget()
+    monkeypatch.setattr(scripted, "answer", lambda agent, _: f"# {agent}\n\n{CONFLICT}")
+    desk = scripted.Desk(tmp_path)
+    assert desk.resume() == ("waiting", 1)
+    assert inspect(FileStore(tmp_path)).problems == ()
+    desk.approve(1)
+    assert desk.resume() == ("waiting", 2)
+    assert CONFLICT.strip() in desk.task(2, "b")
+    desk.edit(1, "a", f"Mine.\n{CONFLICT}")
+    with pytest.raises(InvalidDocument, match="found the markers of a git conflict"):
+        desk.approve(1)

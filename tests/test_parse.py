@@ -13,7 +13,8 @@ from conftest import rounds
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.document.render import render
-from hostile import KINDS, texts, values
+from haytham.text import conflict_lines
+from hostile import CONFLICT, KINDS, texts, values
 from make_golden import GOLDEN, drawn
 
 NAMES = sorted(GOLDEN)
@@ -229,3 +230,64 @@ def test_front_matter_that_trips_the_loader_is_a_problem_with_a_line(value):
     text = drawn("checkpoint", "completed").replace("saved: 1\n", f"saved: {value}\n")
     assert f"saved: {value}" in text
     assert read("checkpoint", text).faults
+
+
+# What git leaves.
+
+
+@pytest.mark.parametrize(("kind", "name"), [pair for pair in NAMES if pair[1] != "hostile"])
+def test_a_conflict_in_a_structured_part_is_reported_with_its_line(kind, name):
+    """Wherever git put its markers before the content that stands last, they are named, and nothing that follows."""
+    text = drawn(kind, name)
+    lines = text[: content_start(kind, text) - 1].split("\n")[:-1]
+    for at in range(len(lines) + 1):
+        conflict = "\n".join([*lines[:at], CONFLICT.rstrip("\n"), *lines[at:]]) + "\n"
+        (problem,) = read(kind, conflict + text[content_start(kind, text) - 1 :]).faults
+        assert (problem.line, "markers of a git conflict" in problem.message) == (at + 1, True)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "<<<<<<< a\n>>>>>>> b\n",
+        "=======\n<<<<<<< a\n>>>>>>> b\n",
+        ">>>>>>> b\n=======\n<<<<<<< a\n",
+        "=======\n",
+        f" {CONFLICT}",
+    ],
+)
+def test_markers_out_of_order_are_no_conflict(lines):
+    """A line of equals signs, and markers in another order or not at a line's start, are a person's own words."""
+    text = drawn("user_feedback", "approved").replace("## Requested Changes", f"{lines}\n## Requested Changes")
+    assert not read("user_feedback", text).problems
+
+
+def test_each_conflict_is_reported():
+    """Two conflicts in one text are two lines; markers within a conflict are part of it."""
+    assert conflict_lines(f"a\n{CONFLICT}b\n{CONFLICT.replace('his', '<<<<<<< x')}") == [2, 8]
+
+
+UNION = "- Last Updated: 2024-11-24T10:03:00Z\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_note"),
+    [
+        ("- Status: in_progress\n\n## Ph", UNION + "- Status: in_progress\n\n## Ph", True),
+        ("\n## Metrics", "| 7 | Final Synthesis | pending | - | - | - |\n\n## Metrics", True),
+        ("\n## Metrics", "\n## Current Phase\n- Phase: 7\n- Name: x\n\n## Metrics", True),
+        ("\nshown: ", "\nshown: sha256:" + "1" * 64 + "\nshown: ", True),
+        ("\n## Metrics", "\n## Current Phase\n- Phase: 7\nWhat I know.\n\n## Metrics", False),
+        ("\n## Metrics", "What I know.\n\n## Metrics", False),
+        ("- Execution Mode: mvp\n", "- Execution Mode: mvp\n- Execution Mode: mvp\n", False),
+        ("\norigin: ", "\norigin: x\norigin: ", False),
+    ],
+)
+def test_only_repeated_lines_of_derived_fields_are_a_note(old, new, is_note):
+    """What git repeats of a derived copy is lost to nobody; a person's words and home fields are never passed over."""
+    text = drawn("session_manifest", "in_progress")
+    assert old in text
+    found = read("session_manifest", text.replace(old, new, 1))
+    assert found.problems
+    assert all(problem.shown and not problem.unclaimed for problem in found.problems) is is_note
+    assert not is_note or found.value == read("session_manifest", text).value

@@ -43,6 +43,24 @@ def attempts(desk, number):
 # The gate.
 
 
+def test_presented_copies_are_rewritten_only_when_they_change(desk):
+    """A gate that is opened, approved or opened again over the same text touches no copy; another text is copied."""
+    desk.resume()
+    copy = desk.folder(1) / "presented" / "a.md"
+    before = copy.read_bytes(), copy.stat().st_mtime_ns
+    output = desk.folder(1) / "a.md"
+    output.write_bytes(output.read_bytes().replace(b"\n", b"\r\n"))
+    desk.resume()
+    desk.approve(1)
+    desk.resume()
+    desk.approve(1, comments="Go on.")
+    assert (copy.read_bytes(), copy.stat().st_mtime_ns) == before
+    output.write_bytes(output.read_bytes().replace(b"\r\n", b"\n"))
+    desk.edit(1, "a", "Mine.")
+    desk.approve(1)
+    assert b"Mine." in copy.read_bytes()
+
+
 def test_a_run_stops_at_each_gate_and_goes_on_when_it_is_answered(desk):
     """A gate stops the run, calls nobody again while it waits, and lets the next phase run once it is approved."""
     assert desk.resume() == desk.resume() == ("waiting", 1)

@@ -156,11 +156,12 @@ def _asked(here: Here, facts: Lost) -> Lost:
 
 
 def _left_over(here: Here, session: Session) -> int:
-    """How many temporary files killed writers left in a session and beside it."""
+    """How many temporary files killed writers left in a session, beside it, and where all of them are written."""
     project = here.base / session.project_id
     inside = (here.base / session.prefix).rglob(_TEMPORARY)
     beside = [*project.glob(_TEMPORARY), *project.glob(f"workflows/**/{_TEMPORARY}")]
-    return sum(1 for _ in inside) + len(beside)
+    others = here.base.glob(f".haytham/tmp/{_TEMPORARY}")
+    return sum(1 for _ in inside) + len(beside) + sum(1 for _ in others)
 
 
 @click.command

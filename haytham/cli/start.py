@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.cli.context import Here, Usage, local_identity, who
 from haytham.cli.ways import REPLAY
-from haytham.errors import NotThere
+from haytham.errors import InvalidDocument, NotThere, conflict_problems
+from haytham.text import conflict_lines
 
 if TYPE_CHECKING:
     from haytham.cli.ways import Asking
@@ -59,6 +60,8 @@ def start(here: Here, idea: str | None, given: dict[str, Any], asking: Asking) -
         raise Usage('there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"')
     if idea is not None and not idea.strip():
         raise Usage("the idea is empty; say it in a sentence")
+    if idea is not None and conflict_lines(idea):
+        raise InvalidDocument(conflict_problems(conflict_lines(idea), file="the idea"))
     source, user = _workflow(given["workflow"], asking), who(given["user"])
     mode = _mode(source, given["mode"])
     session = here.session(_project(here, idea, user, given), clock.new_id())

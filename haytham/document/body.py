@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Keep = Callable[[str, Any, int], None]
 
+REPEATED = "repeats lines that are only shown, as a merge of git may; the next save draws them anew"
 _RULE = re.compile(r"\|(?:[ \t]*:?-+:?[ \t]*\|)+\Z")
 _BULLET = re.compile(r" {0,3}[-*+](?:[ \t]+(.*))?\Z", re.DOTALL)
 
@@ -44,7 +45,7 @@ class Body:
         return Body(self.lines[filled[0] : filled[-1] + 1], self.start + filled[0])
 
 
-def read_bullets(section: Section, body: Body, keep: Keep) -> list[Problem]:
+def read_bullets(kind: Kind, section: Section, body: Body, keep: Keep) -> list[Problem]:
     """Read a section of `- Label: value` bullets: every label once, and nothing else."""
     fields = {str(field.label): field for field in section.fields}
     seen: dict[str, int] = {}
@@ -57,6 +58,8 @@ def read_bullets(section: Section, body: Body, keep: Keep) -> list[Problem]:
         elif label in fields:
             seen[label] = number
             problems += _read_scalar(fields[label], text, number, keep)
+        elif section.shown and is_derived_line(kind, line):
+            problems.append(Problem(REPEATED, number, section.name, shown=True))
         else:
             waiting = [other for other in fields if other not in seen]
             message = f"found {quote(line)}; allowed: {_expected(waiting)}"
@@ -65,6 +68,17 @@ def read_bullets(section: Section, body: Body, keep: Keep) -> list[Problem]:
         if label not in seen:
             problems.append(Problem("the label is missing", body.start - 1, section.name, label, shown=field.shown))
     return problems
+
+
+def is_derived_line(kind: Kind, line: str) -> bool:
+    """Return whether a line looks like one that is drawn for a derived field: its bullet, or a row of its table.
+
+    Git may repeat such lines, where it joins those of two clones; nobody's words are lost with them.
+    """
+    label = (_item(line) or "").partition(":")[0]
+    cells = line.count("|") - 1 if line.lstrip().startswith("|") else 0
+    derived = [field for field in kind.fields if field.shown]
+    return any(label == field.label if field.label else cells == len(field.columns) > 0 for field in derived)
 
 
 def read_field(kind: Kind, field: Field, body: Body, keep: Keep) -> list[Problem]:

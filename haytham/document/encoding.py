@@ -14,6 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import quote
+from haytham.text import DIVIDER, OURS, THEIRS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,7 +286,7 @@ def fence(kind: Kind, text: str) -> str:
     """Text in a fenced code block that no line of it can end."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     marks = "`" * max(3, longest + 1)
-    lines = ["\\" + line if _is_own_heading(kind, line) else line for line in text.split("\n")]
+    lines = ["\\" + line if _is_structure(kind, line) else line for line in text.split("\n")]
     return "\n".join([marks + "text", *lines, marks])
 
 
@@ -296,9 +297,10 @@ def unfence(kind: Kind, lines: list[str]) -> str:
     if len(lines) < 3 or closing != marks or not re.fullmatch("`{3,}", marks):  # noqa: PLR2004 - fence, line, fence
         raise Unreadable("found text outside a code block; allowed: one fenced block, ```text to ```")
     inner = lines[1:-1]
-    return "\n".join(line[1:] if line.startswith("\\") and _is_own_heading(kind, line) else line for line in inner)
+    return "\n".join(line[1:] if line.startswith("\\") and _is_structure(kind, line) else line for line in inner)
 
 
-def _is_own_heading(kind: Kind, line: str) -> bool:
-    r"""Whether a line is a heading of the kind, with any number of backslashes in front."""
-    return kind.heading.match(line.lstrip("\\")) is not None
+def _is_structure(kind: Kind, line: str) -> bool:
+    r"""Whether a line is a heading of the kind or a git conflict marker, with any number of backslashes in front."""
+    core = line.lstrip("\\")
+    return kind.heading.match(core) is not None or core.startswith((OURS, THEIRS)) or core.rstrip() == DIVIDER

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from haytham.document.body import REPEATED
 from haytham.document.kind import HEADER
 from haytham.errors import Problem, quote
 from haytham.yaml_text import InvalidYaml, dump_yaml, load_yaml
@@ -24,6 +25,7 @@ UNKNOWN = "sha256:" + "0" * 64
 LARGEST = 16 * 1024
 
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+_SHOWN_LINE = re.compile(rf"{SHOWN}: sha256:[0-9a-f]{{64}}[ \t]*\r?")
 _VERSION = re.compile(r"(\w+)/([0-9]{1,9})\Z", re.ASCII)
 
 
@@ -64,10 +66,20 @@ def read(kind: Kind, text: str) -> Header:
         found.problems.append(Problem(f"found no front matter of at most {LARGEST} characters; allowed: {wanted}", 1))
         return found
     found.end = end.end()
-    facts = _load(text[first.end() : end.start()], found)
+    facts = _load(_without_repeats(text[first.end() : end.start()], found), found)
     if facts is not None and _is_ours(kind, facts, found):
         _take(kind, facts, found)
     return found
+
+
+def _without_repeats(text: str, found: Header) -> str:
+    """Return front matter without the digests of what is shown, where git joined those of two clones."""
+    lines = text.split("\n")
+    repeated = [at for at, line in enumerate(lines) if _SHOWN_LINE.fullmatch(line)]
+    if len(repeated) < 2:  # noqa: PLR2004 - one is as it was drawn
+        return text
+    found.problems.append(Problem(REPEATED, repeated[1] + 1, label=SHOWN, shown=True))
+    return "\n".join("" if at in repeated else line for at, line in enumerate(lines))
 
 
 def _load(text: str, found: Header) -> dict[str, Any] | None:

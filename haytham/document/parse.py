@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.document import header
-from haytham.document.body import Body, read_bullets, read_field
+from haytham.document.body import Body, is_derived_line, read_bullets, read_field
 from haytham.document.check import complaints
 from haytham.document.encoding import Unreadable, decode_text
-from haytham.errors import Problem, quote
-from haytham.text import text_digest
+from haytham.errors import Problem, conflict_problems, quote
+from haytham.text import conflict_lines, text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,12 +84,23 @@ class _Reading:
 
     def run(self, *, check: bool) -> Parsed:
         start = self._read_header()
-        if not self.problems:
+        if all(problem.shown for problem in self.problems):
             self._read_sections(self._read_title(start))
             if check:
                 self._check_value()
+        self.problems = self._conflicts() or self.problems
         ordered = sorted(self.problems, key=lambda problem: problem.line or 0)
         return Parsed(self.value, self.shown, tuple(ordered), self.lines, self.drawn)
+
+    def _conflicts(self) -> list[Problem]:
+        """Return the git conflicts outside of the content that stands last; other problems may follow from them."""
+        lines = conflict_lines(self.text)
+        if not lines or self.kind.verbatim is None:
+            return conflict_problems(lines)
+        name = self.kind.sections[-1].name
+        last = next((found for found in self.kind.heading.finditer(self.text) if found[1] == name), None)
+        content = self._line(len(self.text) if last is None else last.end())
+        return conflict_problems([line for line in lines if line < content])
 
     def _read_header(self) -> int:
         found = header.read(self.kind, self.text)
@@ -151,10 +162,15 @@ class _Reading:
             if name in found:
                 message = f"found the section twice, first in line {lines[name]}; allowed: once"
                 shown = next(section.shown for section in self.kind.sections if section.name == name)
-                self.problems.append(Problem(message, line, name, shown=shown, unclaimed=True))
+                drawn = shown and self._is_derived(heading.end(), end)
+                self.problems.append(Problem(message, line, name, shown=shown, unclaimed=not drawn))
             else:
                 found[name], lines[name] = (heading.end(), end), line
         return found
+
+    def _is_derived(self, start: int, end: int) -> bool:
+        """Return whether all lines of a part look like those that are drawn for derived fields."""
+        return all(is_derived_line(self.kind, line) for line in self.text[start:end].split("\n") if line.strip())
 
     def _headings(self, start: int) -> list[re.Match[str]]:
         last = self.kind.sections[-1].name if self.kind.verbatim else None
@@ -193,7 +209,7 @@ class _Reading:
         if section.body is not None:
             self.problems += read_field(self.kind, section.body, body, self._keep)
         else:
-            self.problems += read_bullets(section, body, self._keep)
+            self.problems += read_bullets(self.kind, section, body, self._keep)
 
     def _read_verbatim(self, section: Section, start: int) -> None:
         """Content to the end of the file, as it is: one blank line before it and one line end after it are ours."""

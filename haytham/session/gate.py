@@ -217,7 +217,7 @@ class Gate:
         """Keep the outputs as they are presented or approved, to tell later what a person changed in them."""
         folder, before = reading.folder(phase) + layout.PRESENTED, reading.presented(phase)
         for agent, document in reading.outputs(phase).items():
-            if agent not in before or before[agent].data != document.data:
+            if agent not in before or before[agent].faults or before[agent].value != document.value:
                 self._store.write(folder + layout.output_file(agent), document.data)
 
     def _stamp(self, reading: Reading, phase: Phase, facts: Value, by: str | None, *, rows: list[Value]) -> str:

@@ -59,7 +59,7 @@ def complete_phase(session: Session, reading: Reading, phase: Phase) -> None:
     for agent in phase.agents:
         rows = ledger.updated(rows, outputs[agent].value, outputs[agent].value)
     facts = {name: value for name, value in record.value.items() if name != "errors"}
-    facts |= {"status": "completed", "completed": clock.now(), "ledger": rows}
+    facts |= {"status": "completed", "saved_at": clock.now(), "completed": clock.now(), "ledger": rows}
     session.write_checkpoint(reading, phase, facts)
 
 

@@ -133,6 +133,8 @@ def _own_problems(store: SharedStore, kind: str, key: str) -> Iterable[Problem]:
     found = Shelf(store).find(kind, key)
     if found is None:
         return [Problem("went away while it was read", file=key)]
+    if kind == "project" and not found.faults and found.content_conflicts():
+        return [*found.problems, *found.content_conflicts()]
     if kind == "project" and not found.faults and found.value["project_id"] != key.partition("/")[0]:
         return [*found.problems, found.problem("names another project than its folder", "project_id")]
     return found.problems
@@ -169,6 +171,7 @@ def _cross_problems(store: SharedStore, reading: Reading) -> Iterator[Problem]:
     yield from Spend(store, reading.prefix).problems()
     foreign = "is a folder of no phase; rename it back, or move it out of the session"
     yield from (Problem(foreign, file=reading.prefix + folder) for folder in reading.foreign_folders())
+    yield from _told(reading.prefix + layout.EVIDENCE, lambda: _evidence_problems(reading))
     for phase in reading.phases:
         yield from _phase_problems(store, reading, phase)
     yield from _told(reading.manifest.key, lambda: _manifest_problems(reading))
@@ -199,6 +202,11 @@ def _feedback_problems(reading: Reading, phase: Phase) -> list[Problem]:
     found = reading.feedback(phase)
     reading.review(phase)
     return [] if found is None else found.disagreements(shown_feedback(phase))
+
+
+def _evidence_problems(reading: Reading) -> list[Problem]:
+    _ = reading.evidence  # what cannot be read is raised
+    return []
 
 
 def _request_problems(reading: Reading, phase: Phase) -> list[Problem]:

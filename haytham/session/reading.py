@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, quote
+from haytham.errors import InvalidDocument, InvalidValue, NotThere, Problem, conflict_problems, quote
 from haytham.policy import Limits
 from haytham.schema import has_format
 from haytham.session import layout
@@ -14,7 +14,7 @@ from haytham.session.ledger import merged
 from haytham.session.shown import shown_checkpoint
 from haytham.session.spend import Account, Refusal, Spend
 from haytham.session.summary import Review, UnlikeDecision, decide
-from haytham.text import text_digest
+from haytham.text import conflict_lines, text_digest
 from haytham.workflow import FILE, Workflow, WorkflowFiles, read_text, read_workflow, shipped_workflow
 
 if TYPE_CHECKING:
@@ -312,7 +312,11 @@ class Reading:
     def idea(self) -> str:
         """The idea of the project that the session belongs to; empty for a session without a project."""
         found = self._shelf.find("project", layout.project_key(self._project))
-        return "" if found is None else str(found.value["startup_idea"])
+        if found is None:
+            return ""
+        if found.faults or found.content_conflicts():
+            raise InvalidDocument(found.faults or found.content_conflicts())
+        return str(found.value["startup_idea"])
 
     @cached_property
     def evidence(self) -> str:
@@ -325,9 +329,17 @@ class Reading:
 
     def _own_words(self, key: str) -> str:
         try:
-            return read_text(self._shelf.store.read(key), key)
+            text = read_text(self._shelf.store.read(key), key)
         except FileNotFoundError:
             return ""
+        conflicts = conflict_problems(conflict_lines(text), file=key)
+        if conflicts:
+            raise InvalidDocument(conflicts)
+        return text
+
+    def has_conflicts(self, phase: Phase) -> bool:
+        """Whether a text of the phase holds a git conflict."""
+        return any(output.conflicts for output in self.outputs(phase).values())
 
     def state(self) -> Document | None:
         """The values that the caller keeps with the session; none before they were first changed."""

@@ -8,6 +8,7 @@ from haytham.document.check import check_text
 from haytham.errors import InvalidValue
 from haytham.session import layout
 from haytham.session.gate import Gate
+from haytham.text import conflict_lines
 
 if TYPE_CHECKING:
     from haytham.session.session import Session
@@ -22,6 +23,8 @@ def save_request(session: Session, number: int, text: str, *, by: str | None = N
     """
     if not check_text("request", text).strip():
         raise InvalidValue("request", text, "words that ask for something")
+    if conflict_lines(text):
+        raise InvalidValue("request", text, "words without the markers of a git conflict")
     gate = Gate(session)
     session.make_folders()
     gate.finish()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from haytham.agent import Task
     from haytham.errors import Problem
     from haytham.session.shelf import Document
-    from haytham.session.summary import Value
+    from haytham.session.summary import Decision, Value
     from haytham.store.protocol import SharedStore
     from haytham.workflow import Phase, WorkflowFiles
 
@@ -198,21 +198,23 @@ class Session:
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:
         """Save a person's review of a phase, bound to the texts that are there now.
 
-        A decision that a rule refuses is stored without being bound: the next command reports it.
+        A decision that a rule refuses, or on a text that holds a git conflict, is stored without being bound: the next
+        command reports it.
         """
         with self.saving() as reading:
             phase = reading.there(number)
-            rows = reading.reviewed_content(phase)
+            is_bound = not reading.has_conflicts(phase)
+            rows = reading.reviewed_content(phase) if is_bound else []
             place = {"phase_number": phase.number, "attempt": reading.attempt(phase)}
             value = {**place, **facts, "reviewed_content": rows}
             check_agents(phase, facts.get("agents", ()))
             self._shelf.check("user_feedback", value)
             decision = decide(value)
-            if decision is not None and refusal(Standing(reading).place(phase.number).facts, decision) is None:
+            if decision is not None and is_bound and not _is_refused(reading, phase, decision):
                 value |= {"decided": decision}
             key = reading.folder(phase) + layout.FEEDBACK
             over = reading.feedback(phase)
-            if decision in ("approved", "changes"):
+            if decision in ("approved", "changes") and is_bound:
                 complete_phase(self, reading, phase)
             self.write(reading, "user_feedback", key, value, shown=shown_feedback(phase), over=over)
 
@@ -391,6 +393,14 @@ class Session:
         if over is not None and (over.faults or over.unclaimed):
             raise InvalidDocument(over.faults or over.unclaimed)
         reading.keep(self._shelf.write(kind, key, value, shown=shown, over=over))
+
+
+def _is_refused(reading: Reading, phase: Phase, decision: Decision) -> bool:
+    """Return whether a rule refuses a decision, or a document that cannot be read keeps anybody from telling."""
+    try:
+        return refusal(Standing(reading).place(phase.number).facts, decision) is not None
+    except InvalidDocument:
+        return True
 
 
 def _report(problems: list[Problem]) -> None:

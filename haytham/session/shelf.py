@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haytham.document.kind import load_kind
 from haytham.document.parse import TITLE, Parsed, parse
-from haytham.errors import InvalidDocument, NotThere, Problem, quote
+from haytham.errors import InvalidDocument, NotThere, Problem, conflict_problems, quote
 from haytham.store.protocol import ABSENT, bytes_digest
+from haytham.text import OURS, conflict_lines, text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +54,23 @@ class Document:
     @property
     def faults(self) -> tuple[Problem, ...]:
         """The problems that make the value unfit to be used."""
-        return tuple(problem.within(self.key) for problem in self.parsed.faults) if self.parsed.problems else ()
+        faults = tuple(problem.within(self.key) for problem in self.parsed.faults) if self.parsed.problems else ()
+        return faults or self.conflicts
+
+    @cached_property
+    def conflicts(self) -> tuple[Problem, ...]:
+        """The git conflicts in the text of an output that is not as its agent wrote it."""
+        value = self.parsed.value
+        if self.kind != "agent_output" or self.parsed.faults or OURS not in value.get("text", ""):
+            return ()
+        return () if text_digest(value["text"]) == value["wrote"] else self.content_conflicts()
+
+    def content_conflicts(self) -> tuple[Problem, ...]:
+        """The git conflicts in the content that stands last, whoever wrote it."""
+        field = load_kind(self.kind).verbatim
+        start = 1 if field is None else self.parsed.lines.get(field.name, 1) - 1
+        lines = [line for line in conflict_lines(self.data.decode("utf-8", "replace")) if line >= start]
+        return tuple(conflict_problems(lines, section=None if field is None else field.section, file=self.key))
 
     @property
     def unclaimed(self) -> tuple[Problem, ...]:
@@ -63,7 +80,7 @@ class Document:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """All problems, those of what is only shown among them."""
-        return tuple(problem.within(self.key) for problem in self.parsed.problems)
+        return (*(problem.within(self.key) for problem in self.parsed.problems), *self.conflicts)
 
     def problem(self, message: str, field: str, *, shown: bool = False) -> Problem:
         """A problem of this document at the seat of a field; `shown` where that is a derived copy."""
@@ -153,7 +170,8 @@ class Shelf:
 
     def output_facts(self, key: str, read: Callable[[], T]) -> T:
         """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
-        return self._by_stamp(_OUTPUT_FACTS, key, read)
+        found: T = self._by_stamp(_OUTPUT_FACTS, key, read)
+        return found
 
     def written(self, key: str, read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
         """Return when an output was written; `read` is not called again while its file is surely the same."""
