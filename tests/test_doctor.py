@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from functools import partial
 
@@ -134,8 +135,10 @@ def test_temporary_files_are_swept(here):
 def test_what_a_killed_command_left_is_swept(here):
     """Temporary files of a save that was killed are swept from the folder that all of them are written to."""
     save = partial(CheckpointManager(here / "projects").save_agent_output, "rain_barrels", session_folder(here).name, 2)
-    assert not runs_to_its_end(partial(save, "market_intelligence", "text"), 0)
-    assert len(list((here / "projects/.haytham/tmp").iterdir())) == 1
+    for step in itertools.count():
+        assert not runs_to_its_end(partial(save, "market_intelligence", "text"), step)
+        if any((here / "projects/.haytham/tmp").iterdir()):
+            break
     assert ": swept 1 temporary files\n" in haytham("doctor", cwd=here).out
     assert list((here / "projects/.haytham/tmp").iterdir()) == []
 
