@@ -8,7 +8,7 @@ import re
 
 import mdformat
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
@@ -397,6 +397,7 @@ def edited(text, changes, words):
     return "\n".join(lines)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 @settings(max_examples=rounds(400))
@@ -433,9 +434,14 @@ steps = st.lists(
 )
 
 
+NOTED = ("edit", [(0.5, "between", "{}")])
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize(("number", "agent"), [(1, "a"), (2, "b")])
+@example(steps=[NOTED, ("changes", None), ("changes", None), NOTED, ("retry", None), ("retry", None)])
 @given(steps=steps)
-@settings(max_examples=rounds(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_words_stay_on_the_page_through_any_number_of_attempts(tmp_path_factory, number, agent, steps):
     """Edits, requests for changes, approvals and retries in any order: every word of a person is on the page after."""
     desk = Desk(tmp_path_factory.mktemp("words"), BOTH, WORKSHEETS)
