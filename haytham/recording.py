@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.agent import Reply
 from haytham.errors import AgentFailed, Conflict, InvalidDocument, InvalidValue, Problem
-from haytham.masking import masked
+from haytham.masking import masked, without_values_in
 from haytham.store import ABSENT, FileStore
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Recording:
 class Recorder:
     """Keeps what agents answer, in order; the very same answer twice in a row is kept once.
 
-    A reply is kept as it is; `secrets` are never written with a failure, which may quote what was sent.
+    `secrets` are never written; with a failure, which may quote what was sent, nothing that looks like one is.
     """
 
     def __init__(self, folder: Path, *, secrets: Iterable[str] = ()) -> None:
@@ -51,7 +51,9 @@ class Recorder:
 
     def keep(self, task: Task, reply: Reply) -> None:
         """Keep a reply with the task it answers."""
-        self._keep(task, "reply", {field.name: getattr(reply, field.name) for field in fields(reply)})
+        facts = {field.name: getattr(reply, field.name) for field in fields(reply)}
+        facts |= {"tools_used": list(reply.tools_used), "state": None if reply.state is None else dict(reply.state)}
+        self._keep(task, "reply", without_values_in(facts, self._secrets)[0])
 
     def keep_failure(self, task: Task, error: Exception) -> None:
         """Keep that an agent did not answer, and what came of it all the same."""

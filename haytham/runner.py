@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
+from haytham.agent import DEFAULT_MODEL
 from haytham.agents.human import WaitsForPerson
 from haytham.calling import Caller, Ways
 from haytham.errors import (
@@ -25,7 +26,7 @@ from haytham.errors import (
     describe_error,
 )
 from haytham.keeping import Keeper, Kept
-from haytham.masking import masked
+from haytham.masking import masked, without_values_in
 from haytham.session.aside import keep_reply
 from haytham.session.gate import Gate
 from haytham.session.layout import session_lock, session_prefix
@@ -336,12 +337,16 @@ class Runner:
         seconds = clock.ticks() - begun
         if answer.reply is None or answer.error is not None:
             return self._fail(task, answer, seconds)
+        reply, redacted = answer.reply, 0
+        if answer.model != DEFAULT_MODEL:  # which only repeats what people wrote
+            reply, redacted = _without_secrets(answer.reply, self._secrets)
+        facts = _completed(answer, reply) | ({"redacted": redacted} if redacted else {})
         try:
-            stored = self._store(
-                task, _completed(answer, answer.reply), answer.reply.text, seconds, state=answer.reply.state
-            )
+            stored = self._store(task, facts, reply.text, seconds, state=reply.state)
         except InvalidState as error:  # sound by itself, and too much for the state as it is now
             return self._fail(task, replace(answer, error=error), seconds)
+        if stored and redacted:
+            self._events.emit("reply_redacted", phase=task.phase, agent=task.agent, places=redacted)
         if stored:
             self._costs[task.phase, task.agent] = answer.reply.cost if answer.is_free else answer.cost
             tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
@@ -413,6 +418,17 @@ def _is_presented(place: Place) -> bool:
         return False
     known = {agent: output.due for agent, output in place.facts.outputs.items() if output.task is not None}
     return all(feedback.tasks.get(agent) == due for agent, due in known.items())
+
+
+def _without_secrets(reply: Reply, secrets: tuple[str, ...]) -> tuple[Reply, int]:
+    """Return a reply without the values of secrets, and in how many places of it they stood."""
+    told = {"text": reply.text, "state": dict(reply.state or {}), "tools": list(reply.tools_used), "model": reply.model}
+    hidden, places = without_values_in(told, secrets)
+    if not places:
+        return reply, 0
+    state = None if reply.state is None else hidden["state"]
+    tools = tuple(hidden["tools"])
+    return replace(reply, text=hidden["text"], state=state, tools_used=tools, model=hidden["model"]), places
 
 
 def _completed(answer: Answer, reply: Reply) -> dict[str, Any]:

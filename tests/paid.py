@@ -65,6 +65,11 @@ def scripted(task):
     return Reply(answer, model="m", input_tokens=10, output_tokens=5, cost=0.01)
 
 
+def given(task):
+    """Answers with the very reply that lies ready."""
+    return ANSWERS.pop(0)
+
+
 def broken(task):
     """Fails after it took something."""
     SEEN.append(task.agent)

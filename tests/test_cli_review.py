@@ -361,3 +361,25 @@ def test_no_color_is_heeded(here):
     haytham("approve", cwd=here)
     said, code = ended(terminal(here, "resume", "--no-input", NO_COLOR="1"))
     assert (code, "\x1b[3" in said) == (3, False)
+
+
+TELLING = """import os, sys, time
+sys.stdin.read()
+for piece in ("The word is ", os.environ["MY_AUTH"][:5], os.environ["MY_AUTH"][5:], " here.\\n"):
+    print(piece, end="", flush=True)
+    time.sleep(0.3)
+"""
+
+
+def test_a_secret_in_a_reply_is_not_shown_and_the_prompt_says_so(tmp_path):
+    """What an agent tells of the environment scrolls by as ***, and at the gate it is said that it was there."""
+    (tmp_path / "telling.py").write_text(TELLING, encoding="utf-8")
+    workflow(tmp_path, ["one"], model=f'"command:{sys.executable} telling.py"')
+    child = terminal(tmp_path, "run", IDEA, "--workflow", "mine", MY_AUTH="horse-battery")
+    child.expect(r"The word is \*\*\* here\.")
+    child.expect("one: as it came above")
+    child.expect("one: the value of a secret of your environment stood in 1 place of its reply")
+    child.expect(r"\[q\]uit")
+    child.sendline("q")
+    said, code = ended(child)
+    assert (code, "horse-battery" in said) == (3, False)

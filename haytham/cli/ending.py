@@ -11,6 +11,7 @@ from haytham import errors
 from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
 from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, raised, spent_facts, unknown_words
+from haytham.masking import HIDDEN
 from haytham.session.spend import Account
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
     from haytham.runner import Outcome
     from haytham.session import Session
+    from haytham.session.reading import Reading
     from haytham.session.shelf import Document
+    from haytham.workflow import Phase
 
 _CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
 _MOST_COMPLAINTS = 5
@@ -160,8 +163,19 @@ def one_line(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
+def redacted_words(reading: Reading, phase: Phase) -> list[str]:
+    """Say which replies of a phase held secrets of the environment, and are stored without them."""
+    found = {agent: output.value.get("redacted") for agent, output in reading.outputs(phase).items()}
+    return [
+        f"{agent}: the value of a secret of your environment stood in {places} place{'s' * (places > 1)} of its reply, "
+        f"and is stored as {HIDDEN}"
+        for agent, places in found.items()
+        if places
+    ]
+
+
 def hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> list[str]:
-    """What is worth a word after a run: what waits and breaks its contract, that no model was asked, unknown costs."""
+    """Return what is worth a word after a run: contract faults, no model asked, unknown costs, secrets in replies."""
     reading = session.read()
     is_gate = outcome.status == "waiting" and not outcome.agents
     said = fault_lines(reading, outcome.phase) if outcome.phase is not None and is_gate else []
@@ -171,6 +185,8 @@ def hints(here: Here, session: Session, outcome: Outcome, models: set[str]) -> l
     if reading.limits.max_cost is not None:
         asked = Account(tuple(call for call in reading.account().calls if call.model in models))
         said += [unknown_words(asked.total, reading.limits), assumed_words(asked)]
+    if outcome.status == "waiting" and outcome.phase is not None:
+        said += redacted_words(reading, outcome.phase)
     return [one for one in said if one]
 
 

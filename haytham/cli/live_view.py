@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.cli.context import harmless
+from haytham.masking import without_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,13 +22,15 @@ _OVER = ("agent_ended", "agent_failed", "person_asked", "budget_reached")
 
 
 @contextmanager
-def live(events: Events, line: Callable[[Event], str | None], seen: dict[str, str]) -> Iterator[None]:
+def live(
+    events: Events, line: Callable[[Event], str | None], seen: dict[str, str], secrets: tuple[str, ...] = ()
+) -> Iterator[None]:
     """Draw the agents at work a few times a second; `seen` takes the texts that have scrolled by, whole."""
     from rich.console import Console  # noqa: PLC0415 - only where something is drawn
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415 - what agents write is no markup
 
-    board = _Board(seen)
+    board = _Board(seen, secrets)
     console = Console(stderr=True, highlight=False)
 
     def take(event: Event) -> None:
@@ -48,6 +51,7 @@ class _Work:
     model: str
     since: float
     flows: bool
+    secrets: tuple[str, ...] = ()
     shown: list[str] = field(default_factory=list)
     rest: str = ""
 
@@ -68,6 +72,7 @@ class _Work:
 
     def _show(self, lines: list[str]) -> list[str]:
         """Lines to be shown, as long as there is room for them."""
+        lines = [without_values(line, self.secrets)[0] for line in lines]
         room = _MOST_LINES - len(self.shown)
         self.flows = self.flows and len(lines) <= room
         self.shown += lines[:room]
@@ -76,17 +81,18 @@ class _Work:
     @property
     def tail(self) -> str:
         """The last of what it writes: the line as far as it has come, or no more than the end of it."""
+        rest = without_values(self.rest, self.secrets)[0]
         if self.flows:
-            return self.rest[-_KEPT:]
-        line = " ".join(self.rest.split())
+            return rest[-_KEPT:]
+        line = " ".join(rest.split())
         return line if len(line) <= _LONGEST_TAIL else f"…{line[-_LONGEST_TAIL:]}"
 
 
 class _Board:
     """Which phase and which agents are at work, since when, with what was used so far."""
 
-    def __init__(self, seen: dict[str, str]) -> None:
-        self._seen = seen
+    def __init__(self, seen: dict[str, str], secrets: tuple[str, ...] = ()) -> None:
+        self._seen, self._secrets = seen, secrets
         self._working: dict[str, _Work] = {}
         self._tokens, self._cost, self._unknown = 0, 0.0, False
         self._phase, self._begun = "", clock.ticks()
@@ -110,7 +116,7 @@ class _Board:
         others = [work for name, work in self._working.items() if name != agent]
         for work in others:
             work.flows = False
-        self._working[agent] = _Work(model, clock.ticks(), flows=not others)
+        self._working[agent] = _Work(model, clock.ticks(), flows=not others, secrets=self._secrets)
 
     def _hear(self, agent: str, piece: str) -> list[str]:
         work = self._working[agent]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import traceback
 from typing import Any
@@ -12,6 +13,7 @@ import click
 
 from haytham import errors
 from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, Usage, harmless
+from haytham.masking import environment_secrets, masked
 
 
 class Warnings(logging.Handler):
@@ -27,13 +29,15 @@ class Warnings(logging.Handler):
 
 def tell_mistake(error: Exception) -> int:
     """Tell what went wrong; the exit code that belongs to it."""
+    secrets = environment_secrets(os.environ)
     if "--debug" in sys.argv:
-        traceback.print_exception(error)
+        trace = "".join(traceback.format_exception(error))
+        click.echo(harmless(masked(trace, secrets)), nl=False, err=True)
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         error.show()  # type: ignore[attr-defined]
         return USAGE
     code = _exit_code(error)
-    sentence = harmless(_sentence(error))
+    sentence = harmless(masked(_sentence(error), secrets))
     if "--json" in sys.argv:
         facts: dict[str, Any] = {"exit_code": code, "message": sentence, "problems": _problems(error)}
         click.echo(json.dumps({"kind": "error", "version": 1, **facts}, ensure_ascii=False))

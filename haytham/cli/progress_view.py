@@ -13,6 +13,7 @@ from haytham.budget import money
 from haytham.cli.context import harmless
 from haytham.cli.ending import one_line
 from haytham.cli.snapshot_view import counted
+from haytham.masking import environment_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ _WORDS = {
     "agent_failed": "  {agent}: {error}{tries}",
     "repair_asked": "  {agent}: {complaints}; it is asked to mend that",
     "agent_ended": "  {agent}: done{used}",
+    "reply_redacted": "  {agent}: its reply held a secret of your environment, which is stored as ***",
     "person_asked": "  {agent}: left to a person",
     "reply_not_stored": "  {agent}: its reply is not stored: {why}",
     "budget_warning": "budget: {why}",
@@ -59,7 +61,7 @@ class View:
         elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from haytham.cli.live_view import live  # noqa: PLC0415 - only where something is drawn
 
-            with live(events, _Teller(on_board=True).line, self.seen):
+            with live(events, _Teller(on_board=True).line, self.seen, environment_secrets(os.environ)):
                 yield
         else:
             teller = _Teller()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham.cli.context import discard_typed_ahead, harmless
+from haytham.cli.ending import redacted_words
 from haytham.cli.faults import fault_lines
 from haytham.errors import HaythamError
 from haytham.text import difference
@@ -118,6 +119,8 @@ def _show(session: Session, number: int, seen: Mapping[str, str]) -> None:
         if agent in before and before[agent] != text:
             click.echo(f"\n--- {agent}: what changed since the last review\n")
             click.echo(harmless(difference(before[agent], text, agent)))
+    for note in redacted_words(reading, phase):
+        click.echo(f"\n{harmless(note)}")
     _show_faults(session, number)
 
 

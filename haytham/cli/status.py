@@ -10,6 +10,7 @@ from haytham.cli.context import INVALID, Here, harmless, session_names
 from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, limit_words, raised, spent_facts, spent_words, unknown_words
 from haytham.errors import HaythamError, InvalidDocument
+from haytham.masking import HIDDEN
 from haytham.session.page import files
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def _row(standing: Standing, place: Place) -> Row:
     phase, reading = place.facts.phase, standing.reading
     feedback = reading.feedback(phase)
     value = feedback.value if feedback is not None and place.verdict.step in ("approved", "rejected") else {}
+    redacted = _redacted(reading, phase) if place.verdict.step == "gate" else []
+    hidden = f"; secrets in {', '.join(redacted)} are stored as {HIDDEN}" if redacted else ""
     return {
         "phase": phase.number,
         "name": phase.name,
@@ -94,8 +97,14 @@ def _row(standing: Standing, place: Place) -> Row:
         "at": value.get("timestamp"),
         "stale": list(place.stale),
         "faults": fault_lines(reading, phase) if place.verdict.step == "gate" else [],
-        "state": harmless(_state(place, value) + _refused(place) + _unsettled_needs(standing, place)),
+        "redacted": redacted,
+        "state": harmless(_state(place, value) + hidden + _refused(place) + _unsettled_needs(standing, place)),
     }
+
+
+def _redacted(reading: Reading, phase: Phase) -> list[str]:
+    """The agents whose replies held secrets of the environment, and are stored without them."""
+    return [agent for agent, output in reading.outputs(phase).items() if output.value.get("redacted")]
 
 
 def _state(place: Place, value: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,11 @@ import click
 from haytham.cli.context import Usage
 from haytham.errors import quote
 from haytham.event import Events
+from haytham.masking import environment_secrets
 from haytham.session.layout import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from haytham.calling import Ways
     from haytham.session import Session
@@ -29,8 +29,6 @@ REPLAY = "replay:"
 _MODEL = "The model for agents that name none of their own; replay:DIR answers for all. Holds until it is changed."
 _DEFAULT = "HAYTHAM_MODEL"
 _LONGEST_ANSWER = "HAYTHAM_MAX_OUTPUT_TOKENS"
-_SECRET = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|AUTHORIZATION)\Z", re.IGNORECASE)
-_SHORTEST_SECRET = 8
 _MOST_TOKENS = 10**15
 _MOST_DOLLARS = 10**12 - 1  # what a manifest can hold
 
@@ -95,7 +93,7 @@ class Asking:
         from haytham.calling import Ways  # noqa: PLC0415
         from haytham.recording import Recorder  # noqa: PLC0415
 
-        model, secrets = str(session.read().manifest.value.get("model") or ""), tuple(_secrets(os.environ))
+        model, secrets = str(session.read().manifest.value.get("model") or ""), environment_secrets(os.environ)
         folder = self.record or _allowed_folder(session)
         return Ways(
             model=model if model.startswith(REPLAY) else None,
@@ -230,17 +228,3 @@ def _max_output_tokens() -> int | None:
     if not said.isdecimal() or len(said) > len(str(_MOST_TOKENS)) or not 0 < int(said) <= _MOST_TOKENS:
         raise Usage(f"{_LONGEST_ANSWER}: found {quote(said)}; allowed: a whole number of tokens, 1 or more, like 4000")
     return int(said)
-
-
-def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
-    """What must never be told: the values of variables whose names say so. A path to a key is none."""
-    for name, value in environment.items():
-        if _SECRET.search(name) and len(value) >= _SHORTEST_SECRET and not _is_path(value):
-            yield value
-
-
-def _is_path(value: str) -> bool:
-    try:
-        return os.sep in value and Path(value).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or of nobody's home
-        return False
