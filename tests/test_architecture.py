@@ -75,6 +75,18 @@ def test_only_the_file_store_writes_and_only_the_command_line_prints(path):
         assert "os.environ" not in path.read_text(encoding="utf-8")
 
 
+PRINTING = {"print", "click.echo", "click.secho", "click.prompt", "click.confirm", "click.echo_via_pager"}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "cli"], ids=str)
+def test_the_command_line_prints_in_one_place(path):
+    """What is printed goes through `echo`, `ask` and `confirm` of cli/context.py, which take control characters out."""
+    found = set(calls(path)) & PRINTING
+    found |= {name for name in calls(path) if name.startswith(("sys.stdout.", "sys.stderr.", "traceback.print_"))}
+    allowed = {"context.py": PRINTING, "__init__.py": {"print"}}  # there only the version, before anything is imported
+    assert found - {"sys.stdout.isatty", "sys.stderr.isatty"} <= allowed.get(path.name, set())
+
+
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_time_and_ids_come_from_the_clock(path):
     """No module but the clock asks for the time or makes ids; the store names its temporary files."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import PHASE, Here, Usage, harmless, session_names
+from haytham.cli.context import PHASE, Here, Usage, echo, harmless, session_names
 from haytham.cli.ways import REPLAY, default_model
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def prompt(here: Here, /, phase: int, agent: str | None, session_name: str | Non
     here.answer("prompt", {**ids, "prompts": [_facts(one) for one in found]}, _texts(found))
     if not here.options.as_json and not here.options.quiet:
         for one in found:
-            click.echo(harmless("\n".join(_about(one))), err=True)
+            echo("\n".join(_about(one)), err=True)
 
 
 def _facts(question: Question) -> Row:

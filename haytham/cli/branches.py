@@ -17,7 +17,7 @@ from haytham.cli.context import (
     Here,
     NoSnapshot,
     Usage,
-    discard_typed_ahead,
+    confirm,
     find_in,
     harmless,
     is_number,
@@ -127,7 +127,8 @@ def diff(here: Here, /, old: str, new: str | None, session_name: str | None, *, 
     here.say(f"from: {_side_words(first)}\nto:   {_side_words(second)}\n")
     draws = not here.options.as_json
     text = difference.stat(found) if only_counts else difference.drawn(found, colour=_has_colours()) if draws else ""
-    here.answer("diff", {"old": _side_facts(first), "new": _side_facts(second), **difference.facts(found)}, text)
+    facts = {"old": _side_facts(first), "new": _side_facts(second), **difference.facts(found)}
+    here.answer("diff", facts, text, has_colours=not only_counts)
 
 
 def _has_colours() -> bool:
@@ -283,7 +284,6 @@ def _confirm(here: Here, session: Session, name: str) -> None:
         raise Usage(f"a fork that is discarded is gone for good; say that you mean it: haytham discard {name} --yes")
     documents = counted(len(session.store.keys(session.prefix)), "document")
     snapshots = counted(len(here.archive(session).records.names()), "snapshot")
-    discard_typed_ahead()
-    if not click.confirm(f"remove fork {name} for good, with {documents} and {snapshots}?"):
+    if not confirm(f"remove fork {name} for good, with {documents} and {snapshots}?"):
         here.say("nothing was removed")
         raise click.exceptions.Exit(ERROR)

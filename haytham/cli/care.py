@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, Here, Usage, discard_typed_ahead, harmless, session_names
+from haytham.cli.context import INVALID, Here, Usage, ask, echo, in_a_line, session_names
 from haytham.errors import HaythamError, InvalidDocument, Problem
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def validate(here: Here, /, paths: tuple[Path, ...]) -> None:
     here.answer("validation", {"documents": count, "problems": lines, "notes": notes}, text)
     if not here.options.as_json and not here.options.quiet:
         told = f"{count} documents, {len(lines)} problems" + (f", {counted(len(notes), 'note')}" if notes else "")
-        click.echo(told, err=True)
+        echo(told, err=True)
     if lines:
         raise click.exceptions.Exit(INVALID)
 
 
 def _lines(problems: Iterable[Problem]) -> list[str]:
     """Return problems as they are printed, each once."""
-    return list(dict.fromkeys(harmless(str(problem)) for problem in problems))
+    return list(dict.fromkeys(in_a_line(str(problem)) for problem in problems))
 
 
 def _inspect(path: Path) -> tuple[int, list[Problem]]:
@@ -120,14 +120,14 @@ def doctor(here: Here, /, session_name: str | None, **said: str | None) -> None:
     for project_id, session_id in folders:
         try:
             lines = _mend(here, here.session(project_id, session_id), said)
-            done += [f"{project_id}/{session_id}: {line}" for line in lines]
+            done += [f"{in_a_line(f'{project_id}/{session_id}')}: {line}" for line in lines]
         except (HaythamError, Usage) as error:
             faults.append(error)
     text = "\n".join(done) or ("" if faults else "nothing was to mend")
     if not here.options.as_json or not faults:
         here.answer("doctor", {"done": done}, text)
     for fault in faults[:-1]:
-        click.echo(f"haytham: {harmless(str(fault))}", err=True)
+        echo(f"haytham: {fault}", err=True)
     if faults:
         raise faults[-1]
 
@@ -145,14 +145,13 @@ def _mend(here: Here, session: Session, said: dict[str, str | None]) -> list[str
 def _asked(here: Here, facts: Lost) -> Lost:
     """What a lost manifest was the home of, with what stands nowhere asked for."""
 
-    def ask(name: str) -> str:
+    def said(name: str) -> str:
         what = f"the {name} of session {facts.session_id}"
         if not here.can_ask():
             raise Usage(f"nothing says {what}; say it with --{name}")
-        discard_typed_ahead()
-        return str(click.prompt(what))
+        return str(ask(what))
 
-    return replace(facts, user=facts.user or ask("user"), mode=facts.mode or ask("mode"))
+    return replace(facts, user=facts.user or said("user"), mode=facts.mode or said("mode"))
 
 
 def _left_over(here: Here, session: Session) -> int:

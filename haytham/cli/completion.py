@@ -15,8 +15,10 @@ _RECORD = re.compile(r"\d+\.(.+)\.[0-9a-f]+\.md")
 
 def complete_sessions(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The ids of sessions."""
-    folders = sorted(_BASE.glob("*/sessions/*/"))
-    return [folder.name for folder in folders if incomplete in folder.name]
+    from haytham.cli.context import in_a_line  # noqa: PLC0415 - which imports this module
+
+    names = sorted(folder.name for folder in _BASE.glob("*/sessions/*/"))
+    return [name for name in names if incomplete in name and name == in_a_line(name)]
 
 
 def complete_snapshots(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -38,7 +38,10 @@ UNREADABLE = "unreadable"
 TO_GO_BACK = (*UNFINISHED, UNREADABLE)
 
 _NUMBER = re.compile(r"#[0-9]+|[0-9]{1,5}")  # of a snapshot; more digits are a part of an id
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_ODD = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"  # control, direction, ends of lines
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f{_ODD}]")
+_HALF = re.compile(r"[\ud800-\udfff]")  # of a name that is no text
+_ODD_IN_JSON = re.compile(rf"[{_ODD}\ud800-\udfff]")
 
 
 @dataclass
@@ -88,6 +91,11 @@ class Found:
     def status(self) -> str:
         """Its status, or that it has none that can be read."""
         return UNREADABLE if self.summary is None else self.summary.status
+
+    @property
+    def name(self) -> str:
+        """Its ids as they are printed."""
+        return in_a_line(f"{self.project_id}/{self.session_id}")
 
     @property
     def last_updated(self) -> str:
@@ -237,7 +245,7 @@ class Here:
             return found[0][0]
         if not found:
             raise NoSnapshot(f"no snapshot matches {which!r}; haytham checkpoints --all lists them")
-        listing = "\n".join(f"  {session.project_id}/{session.session_id}  {name}" for session, name in found)
+        listing = "\n".join(in_a_line(f"  {one.project_id}/{one.session_id}  {name}") for one, name in found)
         raise Usage(f"{len(found)} snapshots match {which!r}; name one of these by a unique part of its id:\n{listing}")
 
     def _snapshot_ids(self) -> Iterator[tuple[Session, str]]:
@@ -247,7 +255,7 @@ class Here:
                 session = self.session(*pair)
                 names = self.archive(session).records.names()
             except (HaythamError, OSError) as error:
-                click.echo(f"haytham: {harmless(str(error))}", err=True)
+                echo(f"haytham: {error}", err=True)
                 continue
             yield from ((session, name.id) for name in names)
 
@@ -264,14 +272,19 @@ class Here:
     def say(self, text: str = "") -> None:
         """Tell a person something, unless they asked for quiet or for JSON."""
         if not self.options.quiet and not self.options.as_json:
-            click.echo(text)
+            echo(text)
 
-    def answer(self, kind: str, facts: dict[str, Any], text: str) -> None:
-        """Give the answer of a command: text, or one object with its kind and version."""
+    def answer(self, kind: str, facts: dict[str, Any], text: str, *, has_colours: bool = False) -> None:
+        """Give the answer of a command: text, or one object with its kind and version.
+
+        A text with colours of our own is printed as it is: whoever coloured it made it harmless before.
+        """
         if self.options.as_json:
-            click.echo(json.dumps({"kind": kind, "version": 1, **facts}, ensure_ascii=False))
-        elif text:
+            echo(as_json({"kind": kind, "version": 1, **facts}))
+        elif text and has_colours:
             click.echo(text)
+        elif text:
+            echo(text)
 
 
 def find_in(history: History, which: str) -> Snapshot:
@@ -327,7 +340,34 @@ def discard_typed_ahead() -> None:
 
 def harmless(text: str) -> str:
     """Text that a terminal shows as it is: control characters and direction marks are taken out."""
-    return _CONTROL.sub("", text)
+    return _HALF.sub("\ufffd", _CONTROL.sub("", text))
+
+
+def in_a_line(text: str) -> str:
+    """Return a harmless text without ends of lines, like a name that stands in a table."""
+    return harmless(text.replace("\n", " ").replace("\t", " "))
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON in one line, with all that a terminal or a reader of lines acts on escaped."""
+    return _ODD_IN_JSON.sub(lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print a text, harmless."""
+    click.echo(harmless(text), err=err, nl=nl)
+
+
+def ask(question: str, **options: Any) -> Any:
+    """Ask for a line, in words that are harmless; what was typed before is no answer."""
+    discard_typed_ahead()
+    return click.prompt(harmless(question), **options)
+
+
+def confirm(question: str) -> bool:
+    """Ask whether to go on, in words that are harmless; what was typed before is no answer."""
+    discard_typed_ahead()
+    return click.confirm(harmless(question))
 
 
 def who(user: str | None, session: Session | None = None) -> str:
@@ -382,4 +422,4 @@ def _may_run_code(session: Session) -> bool:
 
 
 def _listing(found: list[Found]) -> str:
-    return "\n".join(f"  {one.project_id}/{one.session_id}  {one.status}" for one in found)
+    return "\n".join(f"  {one.name}  {one.status}" for one in found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.budget import Total, added, money
-from haytham.cli.context import INVALID, Here, Usage, harmless, session_names
+from haytham.cli.context import INVALID, Here, Usage, echo, harmless, session_names
 from haytham.cli.snapshot_view import counted
 from haytham.cli.spending import assumed_words, limit_words, spent_facts, spent_words, sums, unknown_words
 from haytham.errors import HaythamError
@@ -185,7 +185,7 @@ def _tell_all(here: Here) -> None:
     text = drawn([*rows, ("in all", in_all)]) if total.calls else ["nothing was spent"]
     here.answer("cost", {"sessions": found, "gone": gone, "spent": sums(total)}, harmless("\n".join(text)))
     for error in faults:
-        click.echo(f"haytham: {harmless(str(error))}", err=True)
+        echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haytham.cli.context import Here, who
+from haytham.cli.context import Here, echo, who
 from haytham.cli.ending import tell_end, tell_hints
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def _tell_stopped(here: Here, session: Session, number: int) -> None:
     facts = {**ids, "status": "stopped", "signal": name}
     if here.options.as_json:
         here.answer("run", facts, "")
-    click.echo(f"haytham: stopped by {name}; go on with: haytham resume{here.named(session)}", err=True)
+    echo(f"haytham: stopped by {name}; go on with: haytham resume{here.named(session)}", err=True)

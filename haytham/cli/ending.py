@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from haytham import errors
-from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, harmless
+from haytham.cli.context import BUDGET, ERROR, REJECTED, WAITING, Here, echo, harmless
 from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, raised, spent_facts, unknown_words
 from haytham.masking import HIDDEN
@@ -195,4 +193,4 @@ def tell_hints(here: Here, session: Session, outcome: Outcome, models: set[str])
     if here.options.quiet or here.options.as_json:
         return
     for hint in hints(here, session, outcome, models):
-        click.echo(f"haytham: {harmless(hint)}", err=True)
+        echo(f"haytham: {hint}", err=True)

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.completion import complete_snapshots
-from haytham.cli.context import (
-    INVALID,
-    UNFINISHED,
-    Here,
-    Usage,
-    harmless,
-    session_names,
-)
+from haytham.cli.context import INVALID, UNFINISHED, Here, Usage, echo, harmless, in_a_line, session_names
 from haytham.cli.snapshot_view import counted, facts, named, size
 from haytham.errors import HaythamError, Problem
 from haytham.policy import KINDS
@@ -174,10 +167,10 @@ def verify(here: Here, /, session_name: str | None, *, everywhere: bool) -> None
     pairs = here.folders(None) if chosen is None else [(chosen.project_id, chosen.session_id)]
     reports = [_verified(here, *pair) for pair in pairs]
     count = sum(snapshots for snapshots, _ in reports)
-    lines = list(dict.fromkeys(harmless(str(problem)) for _, problems in reports for problem in problems))
+    lines = list(dict.fromkeys(in_a_line(str(problem)) for _, problems in reports for problem in problems))
     here.answer("verification", {"snapshots": count, "problems": lines}, "\n".join(lines))
     if not here.options.as_json and not here.options.quiet:
-        click.echo(f"{counted(count, 'snapshot')}, {counted(len(lines), 'problem')}", err=True)
+        echo(f"{counted(count, 'snapshot')}, {counted(len(lines), 'problem')}", err=True)
     if lines:
         raise click.exceptions.Exit(INVALID)
 

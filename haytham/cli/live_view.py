@@ -37,7 +37,7 @@ def live(
         told = [*board.take(event), line(event)]
         lines = [one for one in told if one is not None]
         if lines:
-            console.print(Text("\n".join(lines)))
+            console.print(Text(harmless("\n".join(lines))))
 
     with Live(board, console=console, refresh_per_second=8, transient=True):
         events.on("*", take)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.completion import complete_snapshots
-from haytham.cli.context import INVALID, PHASE, Here, Usage, harmless, session_names
+from haytham.cli.context import INVALID, PHASE, Here, Usage, echo, harmless, session_names
 
 if TYPE_CHECKING:
     from haytham.cli.context import Found
@@ -29,16 +29,13 @@ def list_(here: Here) -> None:
     """
     found = sorted(here.sessions(), key=lambda one: (one.last_updated, one.session_id), reverse=True)
     rows = [_row(one) for one in found]
-    width = max((len(f"{row['project']}/{row['session']}") for row in rows), default=0)
-    lines = [
-        f"{row['project'] + '/' + row['session']:<{width}}  {row['status']:<11}  {row['last_updated']}".rstrip()
-        for row in rows
-    ]
+    width = max((len(one.name) for one in found), default=0)
+    lines = [f"{one.name:<{width}}  {one.status:<11}  {one.last_updated}".rstrip() for one in found]
     nothing = f"there is no session in {here.base}/; start one with: haytham run IDEA"
     here.answer("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
     faults = [one.error for one in found if one.error is not None]
     for error in faults if not here.options.as_json else ():
-        click.echo(f"haytham: {harmless(str(error))}", err=True)
+        echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
 

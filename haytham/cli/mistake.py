@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from haytham import errors
-from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, Usage, harmless
+from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, Usage, as_json, echo, harmless
 from haytham.masking import environment_secrets, masked
 
 
@@ -22,7 +21,7 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one; where nobody reads them any more, that ends nothing."""
         try:
-            click.echo(f"haytham: {harmless(record.getMessage())}", err=True)
+            echo(f"haytham: {record.getMessage()}", err=True)
         except OSError:
             self.handleError(record)
 
@@ -32,7 +31,7 @@ def tell_mistake(error: Exception) -> int:
     secrets = environment_secrets(os.environ)
     if "--debug" in sys.argv:
         trace = "".join(traceback.format_exception(error))
-        click.echo(harmless(masked(trace, secrets)), nl=False, err=True)
+        echo(masked(trace, secrets), nl=False, err=True)
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         error.show()  # type: ignore[attr-defined]
         return USAGE
@@ -40,8 +39,8 @@ def tell_mistake(error: Exception) -> int:
     sentence = harmless(masked(_sentence(error), secrets))
     if "--json" in sys.argv:
         facts: dict[str, Any] = {"exit_code": code, "message": sentence, "problems": _problems(error)}
-        click.echo(json.dumps({"kind": "error", "version": 1, **facts}, ensure_ascii=False))
-    click.echo(f"haytham: {sentence}", err=True)
+        echo(as_json({"kind": "error", "version": 1, **facts}))
+    echo(f"haytham: {sentence}", err=True)
     return code
 
 

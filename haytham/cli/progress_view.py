@@ -7,10 +7,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from haytham.budget import money
-from haytham.cli.context import harmless
+from haytham.cli.context import as_json, echo, harmless
 from haytham.cli.ending import one_line
 from haytham.cli.snapshot_view import counted
 from haytham.masking import environment_secrets
@@ -71,12 +69,12 @@ class View:
 
 def _tell_json(event: Event) -> None:
     if event.name != _TEXT:
-        click.echo(event.line().decode(), nl=False, err=True)
+        echo(as_json({"time": event.time, "event": event.name, **event.facts}), err=True)
 
 
 def _tell_line(line: str | None) -> None:
     if line is not None:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 class _Teller:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from haytham.cli.context import discard_typed_ahead, harmless
+from haytham.cli.context import ask, discard_typed_ahead, echo, harmless
 from haytham.cli.ending import redacted_words
 from haytham.cli.faults import fault_lines
 from haytham.errors import HaythamError
@@ -33,7 +33,7 @@ def ask_at_gate(here: Here, session: Session, outcome: Outcome, by: str, *, seen
     try:
         return _take_answer(here, session, number, by)
     except (click.Abort, EOFError, KeyboardInterrupt):
-        click.echo("\npaused; nothing was decided")
+        echo("\npaused; nothing was decided")
         return False
 
 
@@ -41,23 +41,21 @@ def _take_answer(here: Here, session: Session, number: int, by: str) -> bool:
     from haytham.cli.decide import answer  # noqa: PLC0415
 
     while True:
-        discard_typed_ahead()
-        letter = click.prompt(f"\nphase {number}: {_WORDS}", value_proc=_letter)
+        letter = ask(f"\nphase {number}: {_WORDS}", value_proc=_letter)
         if letter == "q":
-            click.echo("paused; nothing was decided")
+            echo("paused; nothing was decided")
             return False
         if letter == "e":
             if _edit(here, session, number, by):
                 return True
         elif letter == "c":
-            discard_typed_ahead()
-            wanted = click.prompt("what is to change")
+            wanted = ask("what is to change")
             words = answer(session, number, "changes", by=by, comments=wanted, agents=_ask_which(session, number))
-            click.echo(f"phase {number}: {words}")
+            echo(f"phase {number}: {words}")
             return True
         else:
             words = answer(session, number, "approved" if letter == "a" else "rejected", by=by)
-            click.echo(f"phase {number}: {words}")
+            echo(f"phase {number}: {words}")
             return True
 
 
@@ -72,9 +70,8 @@ def _ask_which(session: Session, number: int) -> list[str]:
             raise click.BadParameter(f"{said!r} is none of {', '.join(agents)}")
         return [said.strip()] if said.strip() else []
 
-    discard_typed_ahead()
     words = f"which agent, of {', '.join(agents)} (Enter: all)"
-    named: list[str] = click.prompt(words, default="", show_default=False, value_proc=read)
+    named: list[str] = ask(words, default="", show_default=False, value_proc=read)
     return named
 
 
@@ -97,9 +94,9 @@ def _edit(here: Here, session: Session, number: int, by: str) -> bool:
         told = tell_decision(session, by)
     except (click.ClickException, HaythamError) as error:
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"haytham: {harmless(said)}", err=True)
+        echo(f"haytham: {said}", err=True)
         return False
-    click.echo("\n".join(told) or "nothing is decided yet; what you wrote is kept")
+    echo("\n".join(told) or "nothing is decided yet; what you wrote is kept")
     if not told:
         _show_faults(session, number)
     return bool(told)
@@ -113,14 +110,14 @@ def _show(session: Session, number: int, seen: Mapping[str, str]) -> None:
     before = reading.put_aside(phase, attempt - 1).texts if attempt > 1 else {}
     for agent, text in reading.texts(phase).items():
         if harmless(text).strip() == seen.get(agent, "").strip() != "":
-            click.echo(f"\n--- {agent}: as it came above")
+            echo(f"\n--- {agent}: as it came above")
         else:
             _show_text(number, agent, harmless(text))
         if agent in before and before[agent] != text:
-            click.echo(f"\n--- {agent}: what changed since the last review\n")
-            click.echo(harmless(difference(before[agent], text, agent)))
+            echo(f"\n--- {agent}: what changed since the last review\n")
+            echo(difference(before[agent], text, agent))
     for note in redacted_words(reading, phase):
-        click.echo(f"\n{harmless(note)}")
+        echo(f"\n{note}")
     _show_faults(session, number)
 
 
@@ -129,13 +126,13 @@ def _show_faults(session: Session, number: int) -> None:
     reading = session.read()
     faults = fault_lines(reading, reading.phase(number))
     if faults:
-        click.echo("\n--- what does not keep the contract; it stays as it is, and you may approve it\n")
-        click.echo("\n".join(faults))
+        echo("\n--- what does not keep the contract; it stays as it is, and you may approve it\n")
+        echo("\n".join(faults))
 
 
 def _show_text(number: int, agent: str, text: str) -> None:
     lines = text.rstrip("\n").split("\n")
-    click.echo(f"\n--- {agent}\n")
-    click.echo("\n".join(lines[:_MOST_LINES]))
+    echo(f"\n--- {agent}\n")
+    echo("\n".join(lines[:_MOST_LINES]))
     if len(lines) > _MOST_LINES:
-        click.echo(f"… {len(lines) - _MOST_LINES} more lines: haytham show {number} {agent}")
+        echo(f"… {len(lines) - _MOST_LINES} more lines: haytham show {number} {agent}")

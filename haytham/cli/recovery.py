@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from haytham.cli.completion import complete_snapshots
-from haytham.cli.context import TO_GO_BACK, Here, Usage, discard_typed_ahead, find_in, harmless, session_names
+from haytham.cli.context import TO_GO_BACK, Here, Usage, ask, find_in, harmless, session_names
 from haytham.cli.snapshot_view import counted, facts, named
 from haytham.errors import HaythamError, InvalidDocument
 
@@ -74,8 +74,8 @@ def _asked(here: Here, points: list[Snapshot]) -> Snapshot | None:
         here.say("\nto restore one: haytham recover --at ID")
         return None
     words = "restore which one, by its number (Enter: none)"
-    discard_typed_ahead()
-    return click.prompt(words, default="", show_default=False, value_proc=partial(_by_number, points))
+    chosen: Snapshot | None = ask(words, default="", show_default=False, value_proc=partial(_by_number, points))
+    return chosen
 
 
 def _by_number(points: list[Snapshot], said: str) -> Snapshot | None:

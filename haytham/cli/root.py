@@ -146,6 +146,7 @@ class _OnUse(click.Group):
         from haytham.cli.mistake import Warnings, tell_mistake  # noqa: PLC0415
 
         logging.getLogger("haytham").handlers[:] = [Warnings(logging.WARNING)]
+        logging.lastResort = Warnings(logging.WARNING)  # what other packages warn of
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is, a person reads a sentence

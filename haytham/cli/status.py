@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, Here, harmless, session_names
+from haytham.cli.context import INVALID, Here, echo, harmless, session_names
 from haytham.cli.faults import fault_lines
 from haytham.cli.spending import assumed_words, limit_words, raised, spent_facts, spent_words, unknown_words
 from haytham.errors import HaythamError, InvalidDocument
@@ -192,7 +192,7 @@ def _tell_the_rest(here: Here, session: Session, error: HaythamError) -> None:
     facts = {"status": "unreadable", "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
     _answer(here, session, facts, [last])
     for problem in problems if not here.options.as_json else ():
-        click.echo(f"haytham: {harmless(problem)}", err=True)
+        echo(f"haytham: {problem}", err=True)
 
 
 def _readable(reading: Reading, phase: Phase) -> Row:
