@@ -13,6 +13,7 @@ import pytest
 import paid
 from command import IDEA, edit, frozen, haytham, process, session_folder, workflow
 from haytham import CheckpointManager, ProjectManager
+from haytham.budget import estimated_tokens
 from test_agent_llm import hello, serving
 
 TESTS = Path(__file__).parent
@@ -187,7 +188,7 @@ def test_a_price_that_nobody_knows_is_said_to_be_unknown(here):
     said = "nobody knows the price of 1 call: tokens are counted, and --max-tokens limits them; the cost is not counted"
     assert answer.err.splitlines()[-1] == f"haytham: {said}"
     status = haytham("status", cwd=here).out
-    assert "\nspent: 28 tokens, cost unknown\nlimit: $1.00, $1.00 left\n" in status
+    assert f"\nspent: {ledger(here)[1]['tokens']} tokens, cost unknown\nlimit: $1.00, $1.00 left\n" in status
     assert f"\n{said}\n" in status
     assert haytham("resume", "--max-tokens", "50000", cwd=here).code == 3
     assert "1 call: tokens are counted and limited, the cost is not\n" in haytham("status", cwd=here).out
@@ -253,7 +254,9 @@ def test_tokens_that_were_not_told_are_marked(here):
     workflow(here, ["one"], model="python:paid:silent")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     out = haytham("cost", cwd=here).out
-    assert re.search(r"\n    one +1 +0 +~28 +unknown ", out)
+    tokens = ledger(here)[1]["tokens"]
+    assert tokens > estimated_tokens("x" * 30)
+    assert re.search(rf"\n    one +1 +0 +~{tokens} +unknown ", out)
     assert "tokens in" not in out
 
 
@@ -489,7 +492,7 @@ def test_the_environment_says_how_long_an_answer_may_be(here):
     """HAYTHAM_MAX_OUTPUT_TOKENS holds for every agent of a run: that much less, or more, is reserved."""
     workflow(here, ["one", "two"], model="fare:cheap")
     haytham("run", IDEA, "--workflow", "mine", "--yes", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS="100")
-    assert all(100 < line["tokens"] < 200 for line in ledger(here) if line["event"] == "reserved")
+    assert all(100 < line["tokens"] < 1000 for line in ledger(here) if line["event"] == "reserved")
     for wrong in ("few", "0", "-1", "1.5"):
         answer = haytham("resume", cwd=here, HAYTHAM_MAX_OUTPUT_TOKENS=wrong)
         said = f"haytham: HAYTHAM_MAX_OUTPUT_TOKENS: found {wrong!r}; allowed: a whole number of tokens"
