@@ -151,6 +151,32 @@ def test_an_ordinary_template_is_rendered_as_jinja_does():
     assert render(ORDINARY, {}) == SandboxedEnvironment(**known).from_string(ORDINARY).render()
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "own + '<'",
+        "'<' + own",
+        "own ~ '<'",
+        "own * 2 + '<'",
+        "own % '<'",
+        "own|format('<')",
+        "own.format('<')",
+        "own|replace('%s', '<')",
+        "own.replace('%s', '<')",
+        "own.join(['<', '>'])",
+        "['<', own]|join(own)",
+        "'long texts'|truncate(3, true, '<')",
+        "own|truncate(3, true, '<', 0)",
+        "own|indent('<', true)",
+    ],
+)
+def test_nothing_is_escaped_for_html(expression):
+    """A text that a block or a macro made can be put together with others, and what comes out is Markdown."""
+    told = render("{% set own %}a %s {} b{% endset %}{{ " + expression + " }}", {})
+    assert "<" in told
+    assert "&" not in told
+
+
 def test_long_inputs_are_rendered():
     """Texts of a megabyte are indented, trimmed and written without reaching a limit."""
     texts = [f"{number} " + "word " * 20_000 for number in range(10)]

@@ -73,10 +73,10 @@ class Meter:
                 waiting += [(part, depth + 1) for part in inner]
 
     def text(self, value: Any) -> str:
-        """The text of a value, taken."""
+        """The text of a value, taken; plain, so that nothing that is put together with it is escaped for HTML."""
         if isinstance(value, str):
             self.write(len(value))
-            return value
+            return str(value)
         self.weigh(value)
         _refuse_namespaces(value)
         text = str(value)

@@ -40,7 +40,7 @@ _SLOW = 10  # a filter in Python takes this much longer for a character than one
 def _add(left: Any, right: Any) -> Any:
     meter().weigh(left)
     meter().weigh(right)
-    return left + right
+    return _plain(left) + _plain(right)
 
 
 def _multiply(left: Any, right: Any) -> Any:
@@ -49,7 +49,12 @@ def _multiply(left: Any, right: Any) -> Any:
             meter().write(len(value) * max(times, 0))
         elif isinstance(times, int) and isinstance(value, list | tuple):
             meter().step(len(value) * max(times, 0))
-    return left * right
+    return _plain(left) * _plain(right)
+
+
+def _plain(value: Any) -> Any:
+    """A value; of a text that Jinja marked as its own, the text, which escapes nothing that is joined to it."""
+    return str(value) if isinstance(value, str) else value
 
 
 def _power(left: Any, right: Any) -> Any:
@@ -108,7 +113,7 @@ def percent(text: str, values: Any) -> str:
         meter().weigh(values)
     for value in values.values() if by_name else values if isinstance(values, tuple) else (values,):
         meter().text(value)
-    return str(text % values)
+    return str(_plain(text) % values)
 
 
 def _check_widths(*widths: str | None) -> None:
@@ -168,7 +173,7 @@ def _join(environment: Environment, value: Iterable[Any], d: str = "", attribute
         value = map(jinja.make_attrgetter(environment, attribute), value)
     texts = [meter().text(one) for one in meter().counted(value)]
     meter().write(len(d) * len(texts))
-    return d.join(texts)
+    return str(d).join(texts)
 
 
 def _replace(s: Any, old: Any, new: Any, count: int | None = None) -> str:
@@ -199,8 +204,9 @@ def _tojson(context: EvalContext, value: Any, indent: int | None = None) -> str:
 
 
 def _title(s: Any) -> str:
-    meter().write(len(meter().text(s)) * _SLOW)
-    return jinja.do_title(s)
+    text = meter().text(s)
+    meter().write(len(text) * _SLOW)
+    return jinja.do_title(text)
 
 
 def _trim(value: Any, chars: str | None = None) -> str:
@@ -211,6 +217,11 @@ def _wordcount(s: Any) -> int:
     text = meter().text(s)
     meter().write(len(text) * _SLOW)
     return sum(1 for _ in _WORD.finditer(text))
+
+
+@pass_environment
+def _truncate(environment: Environment, s: Any, *args: Any, **named: Any) -> str:
+    return jinja.do_truncate(environment, meter().text(s), *args, **named)
 
 
 @pass_environment
@@ -234,9 +245,10 @@ _OWN_FILTERS: dict[str, Callable[..., Any]] = {
     "title": _title,
     "tojson": _tojson,
     "trim": _trim,
+    "truncate": _truncate,
     "wordcount": _wordcount,
 }
-_OF_TEXTS = ("capitalize", "lower", "reverse", "truncate", "upper")
+_OF_TEXTS = ("capitalize", "lower", "reverse", "upper")
 _OF_NUMBERS = ("abs", "filesizeformat", "float", "int")
 _OF_SEVERAL = (
     *("dictsort", "groupby", "items", "list", "map", "max", "min", "sort", "unique"),
@@ -357,7 +369,7 @@ def _join_texts(text: str, values: Iterable[str]) -> str:
     found = list(meter().counted(values))
     meter().weigh(found)
     meter().write(len(text) * len(found))
-    return text.join(found)
+    return str(text).join(found)
 
 
 class Formatter(SandboxedFormatter):
