@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haytham.errors import AgentFailed, InvalidValue
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from importlib.machinery import ModuleSpec
     from importlib.metadata import EntryPoint
 
     from haytham.agent_file import AgentSpec
@@ -273,6 +276,29 @@ def model_kind(model: str) -> str:
     from importlib.metadata import entry_points  # noqa: PLC0415 - only where no kind of ours is named
 
     return "installed" if entry_points(group=ENTRY_POINTS, name=kind) else "llm"
+
+
+def find_modules(module: str, *, then: Sequence[str] = ()) -> list[ModuleSpec]:
+    """Find the packages around a module and the module itself, as far as they are there, without importing any.
+
+    `then` are folders to look in where Python itself finds nothing.
+    """
+    specs: list[ModuleSpec] = []
+    for name in module.split("."):
+        folders = specs[-1].submodule_search_locations if specs else ()
+        if not name.isidentifier() or folders is None:
+            break
+        spec = PathFinder.find_spec(name, list(folders)) if specs else _find_top_module(name, then)
+        if spec is None:
+            break
+        specs.append(spec)
+    return specs
+
+
+def _find_top_module(name: str, then: Sequence[str]) -> ModuleSpec | None:
+    finders = (finder.find_spec for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    found = next((spec for find in finders if (spec := find(name, None)) is not None), None)
+    return found or PathFinder.find_spec(name, then)
 
 
 def runs_code(model: str) -> bool:

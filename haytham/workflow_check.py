@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haytham.agent import Task, find_agent, model_kind
+from haytham.agent import Task, find_agent, find_modules, model_kind
 from haytham.agent_file import INHERIT, contract_line, inspect_agent, read_agent
 from haytham.contract import load_contract
 from haytham.errors import HaythamError, InvalidDocument, InvalidValue, NotThere, Problem
@@ -178,17 +178,8 @@ def _fault_of_name(target: str) -> str | None:
 
 def _find_module(module: str) -> ModuleSpec | None:
     """The module of a name; packages around it are not imported either."""
-    spec, path, parts = None, None, module.split(".")
-    for at in range(1, len(parts) + 1):
-        name = ".".join(parts[:at])
-        if not parts[at - 1].isidentifier() or (at > 1 and path is None):
-            return None
-        finders = (finder.find_spec for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((found for find in finders if (found := find(name, path)) is not None), None)
-        if spec is None:
-            return None
-        path = spec.submodule_search_locations
-    return spec
+    specs = find_modules(module)
+    return specs[-1] if len(specs) == len(module.split(".")) else None
 
 
 def _may_define(tree: ast.Module, name: str) -> bool:

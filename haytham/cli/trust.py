@@ -20,7 +20,7 @@ from importlib import machinery
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.agent import runs_code
+from haytham.agent import find_modules, runs_code
 from haytham.agent_file import INHERIT, read_agent
 from haytham.session.tasks import agent_texts
 from haytham.store.opening import OURS, is_registered
@@ -215,28 +215,9 @@ def _home() -> str:
 
 def _module_files(rest: str) -> Iterator[tuple[str, str]]:
     """Find the files of a module and of the packages around it, without importing any; installed ones are left out."""
-    folders: Sequence[str] | None = None
-    for name in rest.partition(":")[0].split("."):
-        spec = _find_module(name, folders)
-        if spec is None:
-            return
+    for spec in find_modules(rest.partition(":")[0], then=[str(Path.cwd())]):
         if spec.origin is not None and spec.has_location and not _is_installed(spec.origin):
-            yield name, spec.origin
-        if spec.submodule_search_locations is None:
-            return
-        folders = list(spec.submodule_search_locations)
-
-
-def _find_module(name: str, folders: Sequence[str] | None) -> machinery.ModuleSpec | None:
-    """Find a module in folders, else where Python looks and then in the working folder."""
-    if not name.isidentifier():
-        return None
-    if folders is not None:
-        return machinery.PathFinder.find_spec(name, folders)
-    specs = (finder.find_spec(name, None) for finder in sys.meta_path)
-    return next((spec for spec in specs if spec is not None), None) or machinery.PathFinder.find_spec(
-        name, [str(Path.cwd())]
-    )
+            yield spec.name, spec.origin
 
 
 def _is_installed(path: str) -> bool:
