@@ -15,7 +15,7 @@ from haytham import CheckpointManager
 from haytham.document.kind import load_kind
 from haytham.document.parse import parse
 from haytham.errors import InvalidDocument
-from haytham.session import Session
+from haytham.session import Session, layout
 from haytham.session.problems import inspect
 from haytham.store import FileStore
 from hostile import CONFLICT
@@ -95,6 +95,25 @@ def test_git_sees_no_file_of_this_machine_only(origin):
     tracked = git("ls-files", "projects", cwd=origin).split()
     assert [name for name in tracked if "/." in name] == ["projects/.gitattributes"]
     assert git("status", "--porcelain", cwd=origin) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("rain_barrels/history/blobs/0123", "binary: set"),
+        ("checkpoints/rain_barrels/history/blobs/0123", "binary: set"),
+        ("rain_barrels/history/snapshots/s/0000/000001.md", "text: unset"),
+        ("rain_barrels/history/branches/s.jsonl", "merge: union"),
+        (f"rain_barrels/sessions/s/{layout.EVENTS}", "merge: union"),
+        (f"rain_barrels/sessions/s/{layout.SPEND}", "merge: union"),
+        (f"rain_barrels/sessions/s/{layout.MANIFEST}", "merge: union"),
+        ("rain_barrels/sessions/s/phase_1_concept/checkpoint.md", ""),
+    ],
+)
+def test_git_is_told_how_to_merge(origin, path, said):
+    """What only grows and what is only shown is joined, bytes are never converted, and all else is merged as usual."""
+    told = git("check-attr", "-a", f"projects/{path}", cwd=origin)
+    assert said in told if said else told == ""
 
 
 # Two clones that diverged.

@@ -6,8 +6,8 @@ ATTRIBUTES = b"""\
 # Written once by haytham; yours to edit.
 *.jsonl merge=union
 session_manifest.md merge=union
-*/history/snapshots/** -text
-*/history/blobs/** binary
+**/history/snapshots/** -text
+**/history/blobs/** binary
 """
 
 
