@@ -495,6 +495,15 @@ def test_an_answer_that_breaks_the_contract_stays_the_answer(begin, answer):
     assert page("concept_expansion", previous=previous("concept_expansion", text)) == text
 
 
+def test_a_heading_of_another_level_stands_once():
+    """A section of the first or third level that a person added is raised or lowered, and not kept a second time."""
+    for hashes in ("#", "###"):
+        own = page("concept_expansion").replace("\n## Problem", f"\n{hashes} My view\n\nIt floods.\n\n## Problem", 1)
+        text = page("concept_expansion", previous=previous("concept_expansion", own))
+        assert text.endswith("\n## My view\n\nIt floods.\n")
+        assert text.count("My view") == 1
+
+
 def test_a_short_answer_is_carried_into_the_next_phase():
     """It is what the next page knows, word for word, on whatever attempt it was given."""
     own = answered("concept_expansion", page("concept_expansion"), {"concept_expansion": [("Not known", SHORT)]})

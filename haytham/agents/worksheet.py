@@ -176,13 +176,13 @@ def _is_shown(line: str, counts: Collection[str]) -> bool:
 
 
 def _missing(text: str, page: str) -> list[str]:
-    """Return the lines of a text that are not on a page; whether they stand in a quote does not count."""
-    there = {_unquoted(line) for line in page.split("\n")}
-    return [line for line in map(_unquoted, text.split("\n")) if line and line not in there]
+    """Return the lines of a text that are not on a page; marks of quotes and headings do not count."""
+    there = {_unmarked(line) for line in page.split("\n")}
+    return [line for line in map(_unmarked, text.split("\n")) if line and line not in there]
 
 
-def _unquoted(line: str) -> str:
-    return line.lstrip("> \t").rstrip()
+def _unmarked(line: str) -> str:
+    return line.lstrip("># \t").rstrip()
 
 
 def _given(task: Task) -> Iterator[Given]:
