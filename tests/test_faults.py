@@ -228,7 +228,7 @@ def test_a_call_that_fails_in_a_save_leaves_the_old_or_the_new(base, tmp_path, m
         check_old_or_new(trial, before, after)
         assert numbers(trial)[save] == 2 or not saved
         assert strays(trial) == set()
-    assert nth > 1
+    assert nth >= 1  # the manifest is written only where it changes
     assert saved
 
 
