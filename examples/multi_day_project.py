@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
-from haytham.session.standing import summarize
-from haytham.workflow import WorkflowFiles
+from haytham.config.workflow import WorkflowFiles
+from haytham.session.plan import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from haytham.snapshot.snapshot import Snapshot
+    from haytham.history.snapshot import Snapshot
 
 IDEA = "A handbook of Python's modules for work with texts and files, written from their docstrings."
 WORKFLOW = """
@@ -96,20 +96,20 @@ def work(branch: Branch, day: int) -> None:
         do(branch, day, phase, module)
         say(f"{at} of {len(modules)}: wrote about {module}")
         history.step()
-    history.session.change_state({"summary": f"day {day} is over, and {module} was the last chapter"})
+    history.session.update_state({"summary": f"day {day} is over, and {module} was the last chapter"})
     history.take("final" if (branch.name, day) == ("main", 3) else "manual", f"day {day}", {"day": day})
 
 
 def do(branch: Branch, day: int, phase: int, module: str) -> None:
     """Do a task: say so in the state, save a page, and remember what came of it."""
     session = branch.history.session
-    state = session.change_state({"task": {"current": f"write about {module}", "status": "in_progress"}})
+    state = session.update_state({"task": {"current": f"write about {module}", "status": "in_progress"}})
     entries = list(documented(module))
     save(branch, phase, module, (index if branch.name == "experiment" else chapter)(module, entries))
     decisions = [*state["context"]["decisions"], f"{module}: {len(entries)} entries, in the order of the source"]
     done = {f"day {day}": [*state["memory"]["session"].get(f"day {day}", []), module]}
     changes = {"context": {"decisions": decisions}, "memory": {"session": done}}
-    session.change_state({"task": {"status": "completed", "progress": len(decisions)}, **changes})
+    session.update_state({"task": {"status": "completed", "progress": len(decisions)}, **changes})
 
 
 def save(branch: Branch, phase: int, agent: str, text: str) -> None:
@@ -186,7 +186,7 @@ def tell_branch(history: History) -> None:
 def tell_history(folder: Path, histories: list[History]) -> None:
     """Print what all snapshots take, what plain copies of them would, and whether they can be relied on."""
     snapshots = [(history, one) for history in histories for one in history.list()]
-    saved = [1 - history.stored(one) / one.raw for history, one in snapshots]
+    saved = [1 - history.stored_size(one) / one.raw for history, one in snapshots]
     disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"total snapshots: {len(snapshots)}")
     say(f"average compression: {sum(saved) / len(saved):.1%}")

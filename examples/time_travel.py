@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import haytham
 from haytham import FileStore, History, ProjectManager, Session
-from haytham.agent import Reply, Task
-from haytham.runner import Runner
-from haytham.workflow import WorkflowFiles
+from haytham.agents.base import Reply, Task
+from haytham.config.workflow import WorkflowFiles
+from haytham.engine.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from haytham.compare import Comparison
-    from haytham.event import Event
-    from haytham.snapshot.snapshot import Snapshot
+    from haytham.events import Event
+    from haytham.history.compare import Comparison
+    from haytham.history.snapshot import Snapshot
 
 IDEA = "A service that lends rain barrels to allotment gardens and reads their levels by phone."
 WORKFLOW = """
@@ -120,7 +120,7 @@ def two_phases(base: Path, history: History) -> None:
 def look_back(base: Path, history: History) -> None:
     """List the snapshots of a user, in whatever project, and read a document as it was in one of them."""
     heading("What there is, and a document as it was")
-    for one in haytham.history(base).list(user="ann", limit=3, offset=0):
+    for one in haytham.Workspace(base).history().list(user="ann", limit=3, offset=0):
         print(f"{one.id}: {one.project}/{one.session} was {one.status} in phase {one.phase} at {one.time}")
     text = history.read("1", FACTS).decode()
     print(text[text.index("# Facts") :].strip())
@@ -191,7 +191,7 @@ def clean_up(history: History) -> None:
 def resume(base: Path, snapshot_id: str) -> None:
     """Go on from a snapshot, with nothing at hand but its id."""
     heading(f"Going on from {snapshot_id}")
-    found = next(one for one in haytham.history(base).list(limit=None) if one.id == snapshot_id)
+    found = next(one for one in haytham.Workspace(base).history().list(limit=None) if one.id == snapshot_id)
     history = listening(History(Session(FileStore(base), found.project, found.session)))
     history.restore(found)
     run(history, approve_as="ann")
@@ -205,7 +205,7 @@ def storages(base: Path) -> None:
         history = begin(base, "guest", policy)
         run(history)
         print(f"{policy}: {len(history.list())} snapshot, problems: {len(history.verify())}")
-    print(f"cleared of guest: {haytham.history(base).clear('guest')}")
+    print(f"cleared of guest: {haytham.Workspace(base).history().clear('guest')}")
 
 
 def numbers(snapshots: Sequence[Snapshot]) -> str:

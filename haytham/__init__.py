@@ -9,33 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from haytham.agent import Reply, Task
+    from haytham.agents.base import Reply, Task
+    from haytham.app.workspace import Workspace
     from haytham.checkpoint.checkpoint_manager import CheckpointManager
+    from haytham.engine.runner import Runner
     from haytham.errors import HaythamError
+    from haytham.history.history import History
+    from haytham.history.snapshot import Snapshot
     from haytham.project.project_manager import ProjectManager
-    from haytham.runner import Runner
     from haytham.session import Session
-    from haytham.snapshot.everywhere import history
-    from haytham.snapshot.history import History
-    from haytham.snapshot.snapshot import Snapshot
-    from haytham.store import FileStore, MemoryStore, SqliteStore
+    from haytham.storage import FileStore, MemoryStore, SqliteStore
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CheckpointManager": "haytham.checkpoint.checkpoint_manager",
-    "FileStore": "haytham.store",
+    "FileStore": "haytham.storage",
     "HaythamError": "haytham.errors",
-    "History": "haytham.snapshot.history",
-    "MemoryStore": "haytham.store",
-    "Reply": "haytham.agent",
-    "Runner": "haytham.runner",
-    "Snapshot": "haytham.snapshot.snapshot",
-    "SqliteStore": "haytham.store",
-    "Task": "haytham.agent",
+    "History": "haytham.history.history",
+    "MemoryStore": "haytham.storage",
+    "Reply": "haytham.agents.base",
+    "Runner": "haytham.engine.runner",
+    "Snapshot": "haytham.history.snapshot",
+    "SqliteStore": "haytham.storage",
+    "Task": "haytham.agents.base",
     "ProjectManager": "haytham.project.project_manager",
     "Session": "haytham.session",
-    "history": "haytham.snapshot.everywhere",
+    "Workspace": "haytham.app.workspace",
 }
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
     "Snapshot",
     "SqliteStore",
     "Task",
-    "history",
+    "Workspace",
 ]
 
 

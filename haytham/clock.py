@@ -45,18 +45,18 @@ def _instant(moment: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def seconds() -> float:
+def timestamp() -> float:
     """The present moment in seconds, to compare with the times of files."""
     return _time().timestamp()
 
 
-def ticks() -> float:
+def monotonic() -> float:
     """Seconds since some moment, to measure how long something takes; never set back."""
     return time.monotonic()
 
 
 @contextmanager
-def replaced(moment: Callable[[], datetime], suffix: Callable[[], str] = _system_suffix) -> Iterator[None]:
+def override(moment: Callable[[], datetime], suffix: Callable[[], str] = _system_suffix) -> Iterator[None]:
     """Take time and the random part of ids from elsewhere for a while."""
     global _time, _suffix
     before = _time, _suffix

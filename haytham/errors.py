@@ -24,7 +24,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxother, _SHORT.maxlong = 3, 6, 6, 80, 80
 
 
-def quote(value: object) -> str:
+def short_repr(value: object) -> str:
     """Show a value in a message: its repr, cut where it would flood the terminal or take for ever to make."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _LONGEST_QUOTE else f"{value[:_LONGEST_QUOTE]!r}… ({len(value)} characters)"
@@ -74,10 +74,10 @@ class Problem:
     section: str | None = None
     label: str | None = None
     file: str = ""
-    shown: bool = False
-    unclaimed: bool = False
+    derived: bool = False
+    unknown_text: bool = False
 
-    def within(self, file: str) -> Problem:
+    def with_file(self, file: str) -> Problem:
         """Name the file the fault is in."""
         return replace(self, file=file)
 
@@ -108,14 +108,14 @@ def _same_error(kind: type[HaythamError], args: tuple[Any, ...], facts: dict[str
     return error
 
 
-class InvalidValue(HaythamError, ValueError):
+class InvalidArgument(HaythamError, ValueError):
     """A value that a caller gave is not one of those allowed."""
 
     def __init__(self, what: str, found: object, allowed: str) -> None:
-        super().__init__(f"{what}: found {quote(found)}; allowed: {allowed}")
+        super().__init__(f"{what}: found {short_repr(found)}; allowed: {allowed}")
 
 
-class SymbolicLink(InvalidValue):
+class SymbolicLink(InvalidArgument):
     """A path in a store is a symbolic link, or would be reached through one."""
 
     def __init__(self, key: str, link: str, outside: str = "") -> None:
@@ -124,7 +124,7 @@ class SymbolicLink(InvalidValue):
         super().__init__("key", key, f"{allowed}; replace it by the file or folder itself")
 
 
-class AmbiguousSnapshot(InvalidValue):
+class AmbiguousSnapshot(InvalidArgument):
     """Several snapshots match what was given: a part of their ids, or a number that clones gave to one each."""
 
     def __init__(self, part: str, ids: Sequence[str], *, by_number: bool) -> None:
@@ -184,7 +184,7 @@ def _them(numbers: Sequence[int]) -> str:
     return "them" if len(numbers) > 1 else "it"
 
 
-class NotThere(HaythamError, FileNotFoundError):
+class NotFound(HaythamError, FileNotFoundError):
     """Something that was named does not exist."""
 
     def __init__(self, what: str, where: str, hint: str = "") -> None:
@@ -203,7 +203,7 @@ class SessionMoved(HaythamError, FileNotFoundError):
         super().__init__(f"{folder} was {what} during the run{stored}{aside}; {back}, then: haytham resume")
 
 
-class Conflict(HaythamError, RuntimeError):
+class WriteConflict(HaythamError, RuntimeError):
     """A write found other bytes than it expected: somebody else wrote in between, and their bytes were kept."""
 
     def __init__(self, key: str, expected: str, found: str) -> None:
@@ -211,14 +211,14 @@ class Conflict(HaythamError, RuntimeError):
         super().__init__(f"{key}: expected {expected}, found {found}; read it again before writing")
 
 
-class Running(HaythamError, TimeoutError):
+class AlreadyRunning(HaythamError, TimeoutError):
     """Another runner is at work on the session."""
 
     def __init__(self, name: str, owner: str) -> None:
         super().__init__(f"{name}: locked by {owner}")
 
 
-class AgentFailed(HaythamError, RuntimeError):
+class AgentError(HaythamError, RuntimeError):
     """An agent did not answer: it took too long, or ended itself.
 
     `text`, tokens and cost are what it came to all the same; `retry` is whether asking again may help; `cut_off` that
@@ -242,7 +242,7 @@ class AgentFailed(HaythamError, RuntimeError):
         super().__init__(message)
 
 
-class BrokenContract(AgentFailed):
+class ContractViolation(AgentError):
     """A reply that is not what was asked for, after it was sent back as often as allowed, or as the budget let it."""
 
     by_budget = False
@@ -254,11 +254,11 @@ class BrokenContract(AgentFailed):
         self.text, self.retry = text, False
 
 
-class BudgetReached(HaythamError, RuntimeError):
+class BudgetExceeded(HaythamError, RuntimeError):
     """A call that would go past a limit was not made."""
 
 
-class NotTrusted(HaythamError, PermissionError):
+class UntrustedCode(HaythamError, PermissionError):
     """A session from elsewhere would run code here."""
 
     def __init__(self, agent: str, model: str) -> None:
@@ -275,7 +275,7 @@ class WorkflowChanged(HaythamError, RuntimeError):
         super().__init__(f"the workflow in {origin} has changed:{said}\n{ways}")
 
 
-class HistoryOff(HaythamError, RuntimeError):
+class HistoryDisabled(HaythamError, RuntimeError):
     """A session keeps no snapshots."""
 
     def __init__(self, name: str, wanted: str) -> None:
@@ -283,7 +283,7 @@ class HistoryOff(HaythamError, RuntimeError):
         super().__init__(f"cannot {wanted}: session {name} keeps no history, as {why}; change that in workflow.yaml")
 
 
-class BothChanged(HaythamError, RuntimeError):
+class MergeConflict(HaythamError, RuntimeError):
     """Documents that both sides of a merge have changed since they parted."""
 
     def __init__(self, documents: Sequence[str]) -> None:
@@ -292,7 +292,7 @@ class BothChanged(HaythamError, RuntimeError):
         super().__init__(f"both sessions have changed these documents; nothing was merged:{listed}")
 
 
-class Locked(HaythamError, TimeoutError):
+class LockTimeout(HaythamError, TimeoutError):
     """A lock could not be had in time."""
 
     def __init__(self, name: str, seconds: float) -> None:

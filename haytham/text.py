@@ -13,7 +13,7 @@ def text_digest(text: str) -> str:
     return "sha256:" + hashlib.sha256(plain.encode()).hexdigest()
 
 
-def difference(before: str, after: str, name: str = "text") -> str:
+def unified_diff(before: str, after: str, name: str = "text") -> str:
     """What changed between two texts, as a unified diff; empty where nothing did."""
     from difflib import unified_diff  # noqa: PLC0415 - only where two texts differ
 
@@ -24,7 +24,7 @@ def difference(before: str, after: str, name: str = "text") -> str:
     return "\n".join(unified_diff(old, new, f"{name} before", f"{name} now", lineterm=""))
 
 
-def counted(diff: str) -> tuple[int, int]:
+def diff_stat(diff: str) -> tuple[int, int]:
     """How many lines a unified diff adds and takes away."""
     lines = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)

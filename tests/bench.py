@@ -18,10 +18,10 @@ from random import choice
 from statistics import median
 
 from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
-from haytham.event import Events
-from haytham.runner import Runner
-from haytham.session import shelf
-from haytham.workflow import WorkflowFiles
+from haytham.config.workflow import WorkflowFiles
+from haytham.engine.runner import Runner
+from haytham.events import Events
+from haytham.session import documents
 
 CALLS = 100
 SESSION = ("idea", "run")
@@ -170,9 +170,9 @@ def load(manager):
 
 def load_first(manager):
     """Load with the parsed documents forgotten, as a process does that has read none of them yet."""
-    shelf._KEPT.clear()
-    shelf._OUTPUT_FACTS.clear()
-    shelf._WRITTEN.clear()
+    documents._KEPT.clear()
+    documents._OUTPUT_FACTS.clear()
+    documents._WRITTEN.clear()
     load(manager)
 
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from click.testing import CliRunner
 
-from haytham.cli.root import root
+from haytham.cli.app import root
 
 IDEA = "Lend rain barrels to gardens"
 

@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 from haytham import History
-from haytham.errors import NotThere
+from haytham.config.workflow import FILE, WorkflowFiles
+from haytham.errors import NotFound
 from haytham.session import Session
-from haytham.session.standing import summarize
-from haytham.store import ANY, FileStore, bytes_digest
-from haytham.store.protocol import check_expected
-from haytham.workflow import FILE, WorkflowFiles
+from haytham.session.plan import summarize
+from haytham.storage import ANY, FileStore, bytes_digest
+from haytham.storage.base import check_precondition
 from workers import FORK, running
 
 WORKFLOW = """
@@ -138,12 +138,12 @@ class OwnStore:
 
     def read(self, key, *, limit=None):
         if key not in self._files:
-            raise NotThere("document", key)
+            raise NotFound("document", key)
         return self._files[key][:limit]
 
     def write(self, key, data, *, expect=ANY):
         there = self._files.get(key)
-        check_expected(key, expect, None if there is None else bytes_digest(there))
+        check_precondition(key, expect, None if there is None else bytes_digest(there))
         self._files[key] = data
         return bytes_digest(data)
 
@@ -158,7 +158,7 @@ class OwnStore:
         found = sorted(name for name in self._files if name.startswith(prefix))
         return [name for name in found if depth is None or name.count("/", len(prefix)) < depth]
 
-    def prepare(self, prefix):
+    def ensure_folder(self, prefix):
         """Nothing is needed."""
 
     def close(self):

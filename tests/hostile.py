@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from haytham.document.kind import load_kind
+from haytham.markdown.schema import load_schema
 
 KINDS = sorted(
     path.stem
@@ -91,7 +91,7 @@ FRAGMENTS = [
     "عربي",
     "हिन्दी",
 ]
-HEADINGS = sorted({section.name for kind in KINDS for section in load_kind(kind).sections})
+HEADINGS = sorted({section.name for kind in KINDS for section in load_schema(kind).sections})
 FRAGMENTS += [f"## {name}" for name in HEADINGS]
 FRAGMENTS += [f"\n## {name}\n" for name in HEADINGS]
 FRAGMENTS += [f"\\## {name}" for name in HEADINGS[:3]]
@@ -124,7 +124,7 @@ plain_values = st.recursive(
 
 def values(kind_name):
     """Values of a kind, every field of it under attack."""
-    kind = load_kind(kind_name)
+    kind = load_schema(kind_name)
     schema = kind.schema
     required = {name: field_values(about) for name, about in schema["properties"].items() if name in schema["required"]}
     optional = _optional_groups(kind)
@@ -142,7 +142,7 @@ def _optional_groups(kind):
     """Optional fields, those of one section together: a section is there as a whole or not at all."""
     groups = {}
     for field in kind.fields:
-        if not field.shown and not field.required:
+        if not field.derived and not field.required:
             key = field.name if field.section == "---" else field.section
             groups.setdefault(key, {})[field.name] = field_values(kind.schema["properties"][field.name])
     return list(groups.values())
@@ -185,7 +185,7 @@ def _of_type(kind, about):  # noqa: PLR0911 - one return a type
 def shown_values(kind_name):
     """Values of what a kind only shows."""
     schema = json.loads((Path(__file__).parent.parent / "schemas" / f"{kind_name}.json").read_text(encoding="utf-8"))
-    shown = {name: about for name, about in schema["properties"].items() if about.get("x-shown")}
+    shown = {name: about for name, about in schema["properties"].items() if about.get("x-derived")}
     made = {name: _shown(about) for name, about in shown.items()}
     return st.fixed_dictionaries({**made, "phase_name": lines, "agent_title": lines})
 

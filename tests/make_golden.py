@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from haytham.document.kind import load_kind
-from haytham.document.render import render
-from haytham.session.state import EMPTY, flat
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
+from haytham.session.state import EMPTY, flatten
 from haytham.text import text_digest
 
 HERE = Path(__file__).parent / "golden"
@@ -28,7 +28,7 @@ OUTPUT = {
     "phase_number": 1,
     "attempt": 1,
     "task": "sha256:" + "5" * 64,
-    "wrote": text_digest("Agent analysis and recommendations..."),
+    "agent_digest": text_digest("Agent analysis and recommendations..."),
     "agent": "concept_expansion",
     "executed": TIME,
     "duration": 120.5,
@@ -40,7 +40,7 @@ OUTPUT = {
     "text": "Agent analysis and recommendations...",
 }
 FEEDBACK = {
-    "decided": "approved",
+    "bound_decision": "approved",
     "phase_number": 1,
     "attempt": 1,
     "reviewed": True,
@@ -48,12 +48,14 @@ FEEDBACK = {
     "timestamp": LATER,
     "comments": "Looks great!",
     "requested_changes": [],
-    "reviewed_content": [{"document": "concept_expansion.md", "digest": OUTPUT["wrote"], "task": OUTPUT["task"]}],
+    "reviewed_content": [
+        {"document": "concept_expansion.md", "digest": OUTPUT["agent_digest"], "task": OUTPUT["task"]}
+    ],
     "action": "approved",
     "retry_count": 0,
 }
 CHECKPOINT = {
-    "saved": 1,
+    "save_counter": 1,
     "phase": 1,
     "status": "completed",
     "started": TIME,
@@ -181,7 +183,7 @@ GOLDEN = {
     ("agent_output", "failed"): (
         {
             **OUTPUT,
-            "wrote": text_digest(""),
+            "agent_digest": text_digest(""),
             "status": "failed",
             "model": None,
             "tools_used": [],
@@ -193,18 +195,24 @@ GOLDEN = {
         OUTPUT_SHOWN,
     ),
     ("agent_output", "hostile"): (
-        {**OUTPUT, "wrote": text_digest(HOSTILE), "agent": "a|b: *c*", "tools_used": ["a, b", "[c]"], "text": HOSTILE},
+        {
+            **OUTPUT,
+            "agent_digest": text_digest(HOSTILE),
+            "agent": "a|b: *c*",
+            "tools_used": ["a, b", "[c]"],
+            "text": HOSTILE,
+        },
         {"phase": "1 - Concept Expansion", "agent_title": "A|b: *c*"},
     ),
     ("agent_output", "carriage_returns"): (
-        {**OUTPUT, "wrote": text_digest("one\r\ntwo\rthree"), "text": "one\r\ntwo\rthree"},
+        {**OUTPUT, "agent_digest": text_digest("one\r\ntwo\rthree"), "text": "one\r\ntwo\rthree"},
         OUTPUT_SHOWN,
     ),
     ("checkpoint", "completed"): (CHECKPOINT, CHECKPOINT_SHOWN),
     ("checkpoint", "failed"): (
         {
             **CHECKPOINT,
-            "saved": 4,
+            "save_counter": 4,
             "saved_at": LATER,
             "phase": 7,
             "status": "failed",
@@ -222,7 +230,7 @@ GOLDEN = {
         {
             **FEEDBACK,
             "by": "user-789",
-            "decided": "changes",
+            "bound_decision": "changes",
             "approved": False,
             "comments": "Too broad:\n\n- *which* nurses?\n\n## Action Taken\n\nsee above\n",
             "requested_changes": ["Name one ward", "Say who pays,\nand how much"],
@@ -234,7 +242,7 @@ GOLDEN = {
     ("user_feedback", "changes_of_one"): (
         {
             **FEEDBACK,
-            "decided": "changes",
+            "bound_decision": "changes",
             "approved": False,
             "requested_changes": ["Name one ward"],
             "agents": ["concept_expansion"],
@@ -243,12 +251,12 @@ GOLDEN = {
         {"phase_name": "Concept Expansion"},
     ),
     ("user_feedback", "pending_of_several"): (
-        {name: content for name, content in FEEDBACK.items() if name != "decided"}
+        {name: content for name, content in FEEDBACK.items() if name != "bound_decision"}
         | {"reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending", "agents": []},
         {"phase_name": "Concept Expansion"},
     ),
     ("user_feedback", "pending"): (
-        {name: content for name, content in FEEDBACK.items() if name != "decided"}
+        {name: content for name, content in FEEDBACK.items() if name != "bound_decision"}
         | {"reviewed": False, "approved": None, "timestamp": None, "comments": "", "action": "pending"},
         {"phase_name": "Concept Expansion"},
     ),
@@ -265,7 +273,7 @@ GOLDEN = {
     ),
     ("task", "plain"): (TASK, {"agent_title": "Concept Expansion"}),
     ("state", "plain"): ({"saved_at": LATER, **STATE}, {}),
-    ("state", "empty"): (flat(EMPTY), {}),
+    ("state", "empty"): (flatten(EMPTY), {}),
     ("state", "hostile"): (
         {
             **STATE,
@@ -297,7 +305,7 @@ GOLDEN = {
 def drawn(kind, name):
     """The text of a golden file."""
     value, shown = GOLDEN[kind, name]
-    return render(load_kind(kind), value, shown)
+    return render(load_schema(kind), value, shown)
 
 
 if __name__ == "__main__":

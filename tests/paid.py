@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from haytham.agent import Reply, adapter
-from haytham.errors import AgentFailed
+from haytham.agents.base import Reply, adapter
+from haytham.errors import AgentError
 
 SEEN = []
 ANSWERS = []
@@ -73,7 +73,7 @@ def given(task):
 def broken(task):
     """Fails after it took something."""
     SEEN.append(task.agent)
-    raise AgentFailed("the line broke", text="half an ans", input_tokens=2, output_tokens=1, cost=0.125)
+    raise AgentError("the line broke", text="half an ans", input_tokens=2, output_tokens=1, cost=0.125)
 
 
 def telling(task):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 
-from haytham.calling import Ways
-from haytham.event import Events
-from haytham.runner import Runner
+from haytham.config.workflow import FILE, WorkflowFiles
+from haytham.engine.invoke import RunOptions
+from haytham.engine.runner import Runner
+from haytham.events import Events
 from haytham.session import Session
-from haytham.session.gate import Gate
-from haytham.session.layout import EVENTS
-from haytham.session.standing import Standing
-from haytham.store import FileStore
-from haytham.workflow import FILE, WorkflowFiles
+from haytham.session.paths import EVENTS
+from haytham.session.plan import SessionPlan
+from haytham.session.review import ReviewGate
+from haytham.storage import FileStore
 
-AT_ONCE = Ways(backoff=0)
+AT_ONCE = RunOptions(backoff=0)
 
 WORKFLOW = """
 name: small
@@ -80,7 +80,7 @@ class Desk:
 
     @property
     def gate(self):
-        return Gate(self.session)
+        return ReviewGate(self.session)
 
     def resume(self, session=None, by="ann", **given):
         """Run until something ends it; status and phase of that."""
@@ -91,22 +91,22 @@ class Desk:
         return outcome.status, outcome.phase.number if outcome.phase else None
 
     def approve(self, number, comments=""):
-        return self.gate.answer(number, "approved", by="ann", comments=comments, changes=[])
+        return self.gate.decide(number, "approved", by="ann", comments=comments, changes=[])
 
     def request_changes(self, number, comments="", changes=(), agents=()):
-        return self.gate.answer(
+        return self.gate.decide(
             number, "changes", by="ann", comments=comments, changes=list(changes), agents=list(agents)
         )
 
     def skip(self, number):
-        return self.gate.answer(number, "skip", by="ann", changes=[])
+        return self.gate.decide(number, "skip", by="ann", changes=[])
 
     def standing(self):
-        return Standing(self.session.read())
+        return SessionPlan(self.session.read())
 
     def steps(self):
         """What resume would do with each phase."""
-        return [place.verdict.step for place in self.standing().places]
+        return [place.next_action.action for place in self.standing().places]
 
     def phase(self, number):
         return self.session.read().phase(number)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from haytham.agent import Task, ask, find_agent
-from haytham.agent_file import AgentSpec
+from haytham.agents.base import Task, call_agent, load_agent
 from haytham.agents.command import KEPT_BYTES
-from haytham.errors import AgentFailed
+from haytham.config.agent_spec import AgentSpec
+from haytham.errors import AgentError
 from hostile import FRAGMENTS
 from scripted import Desk
 from unruly import wait_for
@@ -41,7 +41,7 @@ def task(prompt="Write.", **more):
 
 async def answer(command, *, seconds=20.0, stream=True, **more):
     spec = AgentSpec("a", timeout=seconds, runtime={} if stream else {"stream": False})
-    return await ask(find_agent(f"command:{command}"), task(**more), spec)
+    return await call_agent(load_agent(f"command:{command}"), task(**more), spec)
 
 
 def run(command, **more):
@@ -49,7 +49,7 @@ def run(command, **more):
 
 
 def failure(command, **more):
-    with pytest.raises(AgentFailed) as failed:
+    with pytest.raises(AgentError) as failed:
         run(command, **more)
     return failed.value
 
@@ -105,7 +105,7 @@ def test_pieces_are_told_as_they_come(tmp_path):
         signal.touch()
 
     wait = f"while ! test -e {signal}; do sleep 0.01; done"
-    reply = run(sh(f"printf 'one \\303'; {wait}; printf '\\251 two'"), tell=tell)
+    reply = run(sh(f"printf 'one \\303'; {wait}; printf '\\251 two'"), on_text=tell)
     assert told == ["one ", "é two"]
     assert reply.text == "one é two"
 
@@ -113,7 +113,7 @@ def test_pieces_are_told_as_they_come(tmp_path):
 def test_an_agent_that_is_not_to_stream_tells_nothing():
     """`runtime: {stream: false}` in an agent's file: the reply is shown once it is whole."""
     told = []
-    assert run("cat", stream=False, tell=told.append).text == "Write."
+    assert run("cat", stream=False, on_text=told.append).text == "Write."
     assert told == []
 
 
@@ -121,7 +121,7 @@ def test_whoever_listens_may_fail():
     """An error of the listener is an error of the call, and the program is ended."""
     begun = time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        run(sh("echo one; exec sleep 60"), tell=lambda piece: 1 / 0)
+        run(sh("echo one; exec sleep 60"), on_text=lambda piece: 1 / 0)
     assert time.monotonic() - begun < 10
 
 
@@ -305,7 +305,7 @@ def test_a_program_is_asked_to_end_before_it_is_made_to(tmp_path):
     """Within its grace it may put its things in order."""
 
     async def late():
-        with pytest.raises(AgentFailed, match="no answer within"):
+        with pytest.raises(AgentError, match="no answer within"):
             await answer(sh(f"trap 'sleep 0.2; echo bye > {tmp_path}/bye; exit' TERM; sleep 60 & wait"), seconds=0.5)
         return await asyncio.to_thread(wait_for, (tmp_path / "bye").exists, 5)
 

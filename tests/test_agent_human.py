@@ -9,17 +9,17 @@ import pickle
 import pytest
 
 import scripted
-from haytham.agent import Previous, Task, find_agent
-from haytham.agent_file import AgentSpec
-from haytham.agents.human import WaitsForPerson, outline
-from haytham.contract import read_contract
-from haytham.errors import InvalidValue
-from haytham.event import Events
-from haytham.runner import Runner
+from haytham.agents.base import PreviousAttempt, Task, load_agent
+from haytham.agents.human import AwaitingHuman, page_template
+from haytham.config.agent_spec import AgentSpec
+from haytham.contracts import parse_contract
+from haytham.engine.runner import Runner
+from haytham.errors import InvalidArgument
+from haytham.events import Events
 from scripted import Crash, Desk, Dying, called
 
-SECTIONS = {"city": {"type": "string", "x-seat": "The City"}, "payer": {"type": "string", "x-seat": "Who Pays"}}
-CONTRACT = read_contract("cities", json.dumps({"type": "object", "properties": SECTIONS}).encode())
+SECTIONS = {"city": {"type": "string", "x-location": "The City"}, "payer": {"type": "string", "x-location": "Who Pays"}}
+CONTRACT = parse_contract("cities", json.dumps({"type": "object", "properties": SECTIONS}).encode())
 WORKFLOW = """
 name: small
 phases:
@@ -69,57 +69,57 @@ def task(**more):
 
 
 def previous(texts, comments="Too broad.", changes=("Name one city", "Say who pays")):
-    return Previous(1, texts, comments, changes, by_hand="", difference="")
+    return PreviousAttempt(1, texts, comments, changes, manual_diff="", diff="")
 
 
 def test_a_person_is_no_reply_and_no_failure():
     """Whoever asks a person is told that they have yet to write, and what they start from."""
-    with pytest.raises(WaitsForPerson, match=r"^a waits for a person to write it$") as waits:
-        asyncio.run(find_agent("human")(task(), SPEC))
-    assert waits.value.outline == outline(task(), SPEC)
+    with pytest.raises(AwaitingHuman, match=r"^a waits for a person to write it$") as waits:
+        asyncio.run(load_agent("human")(task(), SPEC))
+    assert waits.value.outline == page_template(task(), SPEC)
     assert pickle.loads(pickle.dumps(waits.value)).outline == waits.value.outline  # noqa: S301 - our own
 
 
 def test_a_person_takes_no_further_words():
     """`human:` with anything behind it is a mistake."""
-    with pytest.raises(InvalidValue, match="'human:ann'"):
-        find_agent("human:ann")
+    with pytest.raises(InvalidArgument, match="'human:ann'"):
+        load_agent("human:ann")
 
 
 def test_without_a_contract_the_page_has_the_instructions_in_a_comment():
     """They are to be read, not to be answered with."""
-    assert outline(task(), SPEC) == "<!--\nName three cities.\n-->\n"
+    assert page_template(task(), SPEC) == "<!--\nName three cities.\n-->\n"
 
 
 def test_nothing_in_the_instructions_ends_the_comment():
     """An agent's file that holds a comment of its own is still one comment."""
-    page = outline(task(), AgentSpec("a", body="<!-- a -->\nWrite --> this.\n-->"))
+    page = page_template(task(), AgentSpec("a", body="<!-- a -->\nWrite --> this.\n-->"))
     assert page.count("-->") == 1
     assert page.endswith("\n-->\n")
 
 
 def test_with_a_contract_the_page_has_its_headings():
     """What a reply must hold is laid out to be filled in."""
-    page = outline(task(contract=CONTRACT), SPEC)
-    assert page == CONTRACT.outline()
+    page = page_template(task(contract=CONTRACT), SPEC)
+    assert page == CONTRACT.template()
     assert [line for line in page.split("\n") if line.startswith("#")] == ["## The City", "## Who Pays"]
 
 
 def test_the_next_attempt_starts_from_what_the_person_wrote():
     """Where changes are wanted, the page is the text as it was left, and what is to change stands above it."""
-    page = outline(task(previous=previous({"a": "# Mine\n", "b": "theirs"}), contract=CONTRACT), SPEC)
+    page = page_template(task(previous=previous({"a": "# Mine\n", "b": "theirs"}), contract=CONTRACT), SPEC)
     wanted = "Changes wanted after attempt 1\n\nToo broad.\n\n- Name one city\n- Say who pays"
     assert page == f"<!--\n{wanted}\n-->\n\n# Mine\n"
 
 
 def test_what_was_never_written_is_laid_out_anew():
     """An attempt before without a text of this agent leaves nothing to start from."""
-    assert outline(task(previous=previous({"b": "theirs"})), SPEC) == outline(task(), SPEC)
+    assert page_template(task(previous=previous({"b": "theirs"})), SPEC) == page_template(task(), SPEC)
 
 
 def test_changes_wanted_without_words_are_still_told():
     """Comments alone, or changes alone, or neither: the comment above the text says what there is."""
-    page = outline(task(previous=previous({"a": "mine"}, "", ())), SPEC)
+    page = page_template(task(previous=previous({"a": "mine"}, "", ())), SPEC)
     assert page == "<!--\nChanges wanted after attempt 1\n-->\n\nmine"
 
 
@@ -131,7 +131,7 @@ def test_the_run_waits_and_names_the_file(desk):
     session = desk.session
     outcome = asyncio.run(Runner(session, Events(), may_run_code=True).run())
     assert (outcome.status, outcome.phase.number, outcome.agents) == ("waiting", 2, ("h",))
-    assert outcome.why == "a person has to write it: p/sessions/s/phase_2_two/h.md"
+    assert outcome.reason == "a person has to write it: p/sessions/s/phase_2_two/h.md"
     assert (output(desk)["text"], output(desk)["status"], output(desk)["model"]) == (PAGE, "pending", "human")
     assert checkpoint(desk)["status"] == "in_progress"
     assert desk.feedback(2) is None
@@ -145,7 +145,7 @@ def test_an_unchanged_page_waits_again_and_nothing_is_written(desk):
     assert desk.resume(approve_as="ann") == ("waiting", 2)
     assert documents(desk) == before
     assert len(desk.events("person_asked")) == 1
-    with pytest.raises(InvalidValue, match="h has not"):
+    with pytest.raises(InvalidArgument, match="h has not"):
         desk.approve(2)
 
 
@@ -206,7 +206,7 @@ def test_changes_wanted_start_from_what_was_written(desk):
     assert desk.resume() == ("waiting", 2)
     assert output(desk)["text"] == "<!--\nChanges wanted after attempt 1\n\nToo few.\n\n- Name two more\n-->\n\nLyon"
     assert (output(desk)["status"], output(desk)["attempt"], desk.steps()[1]) == ("pending", 2, "write")
-    assert desk.session.read().put_aside(desk.phase(2), 1).texts == {"h": "Lyon"}
+    assert desk.session.read().archived_attempt(desk.phase(2), 1).texts == {"h": "Lyon"}
     desk.edit(2, "h", "Lyon, Ghent, Porto")
     assert desk.resume() == ("waiting", 2)
     assert output(desk)["status"] == "completed"
@@ -215,9 +215,9 @@ def test_changes_wanted_start_from_what_was_written(desk):
 def test_a_page_can_be_left_to_a_model_after_all(tmp_path):
     """Retried, a page that nobody has written on is asked for again, of whatever model answers now."""
     desk = Desk(tmp_path, phase_with(["b", "h"]), agents("b") | {"agents/h.md": b"Name three cities.\n"})
-    desk.session.change_manifest({"model": "human"})
+    desk.session.update_manifest({"model": "human"})
     assert desk.resume() == ("waiting", 1)
-    desk.session.change_manifest({"model": "python:scripted:write"})
+    desk.session.update_manifest({"model": "python:scripted:write"})
     assert (desk.resume(), desk.steps(), called()) == (("waiting", 1), ["write"], ["b"])
     desk.gate.retry(1)
     assert (desk.resume(), desk.steps(), called()) == (("waiting", 1), ["gate"], ["h"])

@@ -18,14 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command import IDEA, environment
-from haytham.agent import Task, find_agent
-from haytham.agent_file import AgentSpec
-from haytham.agents.llm import agent_of, open_agent
-from haytham.agents.price import estimate, price_of
-from haytham.agents.refusal import Called, told
-from haytham.budget import Amount
-from haytham.errors import AgentFailed, InvalidValue
-from haytham.masking import masked, without_credentials
+from haytham.agents.base import Task, load_agent
+from haytham.agents.llm import build_agent, estimate, open_agent, price_of
+from haytham.agents.llm_errors import CallTarget, explain
+from haytham.config.agent_spec import AgentSpec
+from haytham.errors import AgentError, InvalidArgument
+from haytham.redact import redact, strip_url_credentials
+from haytham.usage import Usage
 from scripted import Desk
 
 SECRET = "sk-FAKE-SECRET-123456"  # noqa: S105 - nobody's
@@ -44,7 +43,7 @@ def _no_network(monkeypatch):
 
 
 def task(prompt="Say hello.", tell=None):
-    return Task("a", "", 1, "One", 1, IDEA, prompt=prompt, tell=tell)
+    return Task("a", "", 1, "One", 1, IDEA, prompt=prompt, on_text=tell)
 
 
 def ask(agent, prompt="Say hello.", tell=None, **ours):
@@ -54,7 +53,7 @@ def ask(agent, prompt="Say hello.", tell=None, **ours):
 
 def failing(agent, **ours):
     """How an agent fails."""
-    with pytest.raises(AgentFailed) as caught:
+    with pytest.raises(AgentError) as caught:
         ask(agent, **ours)
     return caught.value
 
@@ -70,7 +69,7 @@ def streaming(*items, model_name="m"):
         for item in items:
             yield item
 
-    return agent_of("function:m", lambda: FunctionModel(stream_function=stream, model_name=model_name)), asked
+    return build_agent("function:m", lambda: FunctionModel(stream_function=stream, model_name=model_name)), asked
 
 
 # Asking.
@@ -79,7 +78,7 @@ def streaming(*items, model_name="m"):
 def test_pydantic_ai_is_imported_when_a_model_is_asked():
     """Importing the adapter and opening an agent load neither pydantic-ai nor prices."""
     program = (
-        "import sys\nfrom haytham.agents import llm, price, refusal\nllm.open_agent('openai:gpt-4o')\n"
+        "import sys\nfrom haytham.agents import llm, llm_errors\nllm.open_agent('openai:gpt-4o')\n"
         "print([name for name in ('pydantic_ai', 'genai_prices', 'openai') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
@@ -104,9 +103,9 @@ def test_looking_at_a_session_imports_no_model(tmp_path):
 
 def test_an_unknown_word_with_a_colon_is_a_model():
     """What no kind of agent claims is a provider's model, its provider before the first colon; both must be there."""
-    assert callable(find_agent("ollama:llama3.1:8b-instruct-q8_0"))
+    assert callable(load_agent("ollama:llama3.1:8b-instruct-q8_0"))
     for wrong in ("gpt-4o", ":gpt-4o", "openai:"):
-        with pytest.raises(InvalidValue, match="provider:model"):
+        with pytest.raises(InvalidArgument, match="provider:model"):
             open_agent(wrong)
 
 
@@ -135,7 +134,7 @@ def test_a_reply_says_which_model_and_how_many_tokens():
     """Model and tokens are as the model tells them; what a model without a price costs is unknown, not nothing."""
     from pydantic_ai.models.test import TestModel
 
-    reply = ask(agent_of("test:m", lambda: TestModel(custom_output_text="A b c.", model_name="m-2")))
+    reply = ask(build_agent("test:m", lambda: TestModel(custom_output_text="A b c.", model_name="m-2")))
     assert (reply.text, reply.model, reply.cost, reply.tools_used) == ("A b c.", "m-2", None, ())
     assert reply.input_tokens > 0
     assert reply.output_tokens > 0
@@ -148,7 +147,7 @@ def test_a_model_with_a_price_has_its_cost():
     def connect():
         return TestModel(custom_output_text="A b c.", model_name="gpt-4o-2024-08-06")
 
-    reply = ask(agent_of("openai:an-alias", connect))
+    reply = ask(build_agent("openai:an-alias", connect))
     assert reply.cost == pytest.approx(price_of("openai:gpt-4o", reply.input_tokens, reply.output_tokens))
     assert reply.cost > 0
 
@@ -223,7 +222,7 @@ def test_no_text_is_no_answer():
     """An answer without text fails, and what it took is known."""
     from pydantic_ai.models.test import TestModel
 
-    error = failing(agent_of("test:m", lambda: TestModel(custom_output_text="  ")))
+    error = failing(build_agent("test:m", lambda: TestModel(custom_output_text="  ")))
     assert str(error) == "test:m answered without a word of text; run it again, or name another model"
     assert error.retry
     assert error.input_tokens is not None
@@ -596,7 +595,7 @@ def test_a_header_with_a_secret_stays_secret(monkeypatch):
         return OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=client))
 
     with serving(reaching(400, "odd"), monkeypatch, key="plain words, no digits"):
-        error = failing(agent_of(MODEL, connect))
+        error = failing(build_agent(MODEL, connect))
     assert "odd" in str(error)
     assert "violet" not in everything(error)
     assert "plain words" not in everything(error)
@@ -665,13 +664,13 @@ def test_what_is_missing_is_named(model, missing, said, monkeypatch):
 
 def test_errors_of_packages_that_are_not_here_are_known_by_name():
     """Credentials and region of Bedrock are named; whatever else is raised is told in one line, without a secret."""
-    called = Called("bedrock:m", secrets=("violet-otter-lamp",))
+    called = CallTarget("bedrock:m", secrets=("violet-otter-lamp",))
     no_key = type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")
-    assert "set AWS_BEARER_TOKEN_BEDROCK" in str(told(no_key, called))
-    assert "set AWS_DEFAULT_REGION" in str(told(type("NoRegionError", (Exception,), {})(), called))
+    assert "set AWS_BEARER_TOKEN_BEDROCK" in str(explain(no_key, called))
+    assert "set AWS_DEFAULT_REGION" in str(explain(type("NoRegionError", (Exception,), {})(), called))
     odd = RuntimeError(f"first violet-otter-lamp\nsecond {SECRET} {'x' * 999}")
-    assert str(told(odd, called)).startswith("bedrock:m failed (RuntimeError: first *** second *** xxx")
-    assert len(str(told(odd, called))) < 300
+    assert str(explain(odd, called)).startswith("bedrock:m failed (RuntimeError: first *** second *** xxx")
+    assert len(str(explain(odd, called))) < 300
 
 
 def test_a_call_that_is_stopped_stops(monkeypatch):
@@ -714,8 +713,8 @@ def test_a_call_that_is_stopped_stops(monkeypatch):
 )
 def test_what_looks_like_a_secret_is_masked(text, shown):
     """Keys, headers and logins go by their look, and masking twice is masking once."""
-    assert masked(text) == shown
-    assert masked(shown) == shown
+    assert redact(text) == shown
+    assert redact(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -733,20 +732,20 @@ def test_what_looks_like_a_secret_is_masked(text, shown):
 )
 def test_what_is_no_secret_stays(text):
     """Programs, prose and addresses read as they were."""
-    assert masked(text) == text
+    assert redact(text) == text
 
 
 def test_a_known_secret_is_masked_however_it_is_written():
     """As it is, in JSON, in an address and in base 64; one too short to be one would take words out of the text."""
     secret = 'p/ä"ss w+rd='  # noqa: S105 - nobody's
     text = f"{secret} {json.dumps(secret)} p%2F%C3%A4%22ss%20w%2Brd%3D cC/DpCJzcyB3K3JkPQ== x none"
-    assert masked(text, [secret, "x", "none", ""]) == '*** "***" *** *** x none'
+    assert redact(text, [secret, "x", "none", ""]) == '*** "***" *** *** x none'
 
 
 @given(st.text(), st.lists(st.text(min_size=8), max_size=3))
 def test_no_known_secret_survives(text, secrets):
     """Whatever surrounds it, a secret that is given is gone."""
-    shown = masked("".join(f"{text}{secret}" for secret in secrets), secrets)
+    shown = redact("".join(f"{text}{secret}" for secret in secrets), secrets)
     assert not [secret for secret in secrets if secret in shown and secret.strip("*")]
 
 
@@ -754,7 +753,7 @@ def test_masking_a_long_text_takes_no_time():
     """No text makes it slow, whoever wrote it."""
     begun = time.monotonic()
     for part in ("key=", "eyJ-", "x_", "sk-", "api_key", "Bearer ", "://", "authorization", "access_", "token:\t"):
-        masked(part * (50_000 // len(part)))
+        redact(part * (50_000 // len(part)))
     assert time.monotonic() - begun < 10
 
 
@@ -769,14 +768,14 @@ def test_masking_a_long_text_takes_no_time():
 )
 def test_an_address_is_shown_without_credentials(url, shown):
     """User, password, query and fragment are left out."""
-    assert without_credentials(url) == shown
+    assert strip_url_credentials(url) == shown
 
 
 def test_what_a_failure_knows_crosses_processes():
     """Text, tokens, cost and whether to retry come whole through pickle."""
-    error = AgentFailed("no", text="Hel", input_tokens=3, output_tokens=4, cost=0.5, retry=False)
+    error = AgentError("no", text="Hel", input_tokens=3, output_tokens=4, cost=0.5, retry=False)
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes, of a moment ago
-    assert (type(copy), str(copy), vars(copy)) == (AgentFailed, "no", vars(error))
+    assert (type(copy), str(copy), vars(copy)) == (AgentError, "no", vars(error))
 
 
 # Prices.
@@ -809,10 +808,10 @@ def test_an_estimate_is_the_most_a_call_may_take():
     """Tokens of the prompt and of the longest answer, at the model's price where it has one."""
     asked = estimate("openai:gpt-4o", "Say hello.", 0).tokens
     assert 50 < asked < 60
-    assert estimate("openai:gpt-4o", "Say hello.", 4000) == Amount(
+    assert estimate("openai:gpt-4o", "Say hello.", 4000) == Usage(
         asked + 4000, pytest.approx(price_of("openai:gpt-4o", asked, 4000))
     )
-    assert estimate("ollama:m", "Say hello.", 10) == Amount(asked + 10, None)
+    assert estimate("ollama:m", "Say hello.", 10) == Usage(asked + 10, None)
 
 
 @pytest.mark.parametrize(
@@ -837,4 +836,4 @@ def test_without_the_list_every_price_is_unknown(monkeypatch):
     """Where prices are not installed, tokens are still estimated."""
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert price_of("openai:gpt-4o", 1, 1) is None
-    assert estimate("openai:gpt-4o", "", 10) == Amount(60, None)
+    assert estimate("openai:gpt-4o", "", 10) == Usage(60, None)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scripted
-from haytham.agent import Reply, Task, find_agent
-from haytham.agent_file import AgentSpec
-from haytham.errors import AgentFailed
-from haytham.recording import Recorder, Recordings
+from haytham.agents.base import Reply, Task, load_agent
+from haytham.agents.replay import Recorder, Recordings
+from haytham.config.agent_spec import AgentSpec
+from haytham.errors import AgentError
 from hostile import counts, lines, plain_values, texts
 from scripted import Desk, called
 
@@ -28,7 +28,7 @@ TIMES = (
     "- Last Updated: ",
     "- Created: ",
 )
-TIMES += ("- Timestamp: ", "- Total Duration: ", "shown: ", "model: ")
+TIMES += ("- Timestamp: ", "- Total Duration: ", "derived_digest: ", "model: ")
 SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a replay spends nothing
 REPLY = Reply(
     "A text.\n",
@@ -52,11 +52,11 @@ def task(agent="a", prompt="Write.", **more):
 
 
 def replayed(folder, asked):
-    return asyncio.run(find_agent(f"replay:{folder}")(asked, AgentSpec(asked.agent)))
+    return asyncio.run(load_agent(f"replay:{folder}")(asked, AgentSpec(asked.agent)))
 
 
 def failure(folder, asked):
-    with pytest.raises(AgentFailed) as failed:
+    with pytest.raises(AgentError) as failed:
         replayed(folder, asked)
     assert failed.value.retry is False
     return failed.value
@@ -71,7 +71,7 @@ def files(folder):
 
 def test_a_recorded_task_is_answered_with_the_very_reply(tmp_path):
     """Text, model, tokens, cost, tools and changes of state are those that were recorded."""
-    Recorder(tmp_path / "new").keep(task(), REPLY)
+    Recorder(tmp_path / "new").record(task(), REPLY)
     assert replayed(tmp_path / "new", task()) == REPLY
 
 
@@ -90,9 +90,9 @@ replies = st.builds(
 def test_whatever_was_answered_comes_back(tmp_path_factory, reply, prompt):
     """No text, name or value is changed by being written down; neither is what was asked."""
     folder, asked = tmp_path_factory.mktemp("recordings"), task(prompt=prompt)
-    Recorder(folder).keep(asked, reply)
+    Recorder(folder).record(asked, reply)
     assert replayed(folder, asked) == reply
-    (found,) = Recordings(folder).of("a", asked.digest)
+    (found,) = Recordings(folder).find("a", asked.digest)
     assert (found.agent, found.task, dict(found.parts), found.prompt) == ("a", asked.digest, asked.parts, prompt)
 
 
@@ -100,7 +100,7 @@ def test_a_session_run_again_offline_is_the_same_but_for_times(tmp_path):
     """All phases of a workflow, answered from recordings: the same documents, and no agent is called."""
     recorder = Recorder(tmp_path / "recordings")
     scripted.watching.append(
-        lambda asked: recorder.keep(
+        lambda asked: recorder.record(
             asked, Reply(scripted.answer(asked.agent, asked.digest), model="python:scripted:write")
         )
     )
@@ -114,7 +114,7 @@ def documents(base, model):
     """What the documents of a session say once it is completed, but for times and the model it was run with."""
     agents = {f"agents/{name}.md": b"---\nhaytham: {retries: 0}\n---\nWrite about {{ phase }}.\n" for name in "abcdef"}
     desk = Desk(base, files=agents)
-    desk.session.change_manifest({"model": model})
+    desk.session.update_manifest({"model": model})
     assert desk.resume(approve_as="ann") == ("completed", None)
     folder = base / "p" / "sessions" / "s"
     return {path.relative_to(folder).as_posix(): _lines(path) for path in sorted(folder.rglob("*.md"))}
@@ -129,7 +129,7 @@ def _lines(path):
 def test_a_recording_is_plain_data(tmp_path):
     """One file an answer, named by agent, task and order, with all that was asked and answered."""
     asked = task(agent="market-analysis", evidence="A fact", attempt=2)
-    Recorder(tmp_path).keep(asked, replace(REPLY, state=MappingProxyType({"city": "Lyon"})))
+    Recorder(tmp_path).record(asked, replace(REPLY, state=MappingProxyType({"city": "Lyon"})))
     name = f"market-analysis-{asked.digest.removeprefix('sha256:')[:16]}-1.json"
     assert files(tmp_path) == [name]
     assert json.loads((tmp_path / name).read_text(encoding="utf-8")) == {
@@ -160,9 +160,9 @@ def test_the_last_reply_wins(tmp_path):
     recorder = Recorder(tmp_path)
     for outcome in ("one", None, "two", None):
         if outcome is None:
-            recorder.keep_failure(task(), OSError("the line is busy"))
+            recorder.record_failure(task(), OSError("the line is busy"))
         else:
-            recorder.keep(task(), replace(REPLY, text=outcome))
+            recorder.record(task(), replace(REPLY, text=outcome))
     assert len(files(tmp_path)) == 4
     assert replayed(tmp_path, task()).text == "two"
 
@@ -170,15 +170,15 @@ def test_the_last_reply_wins(tmp_path):
 def test_the_order_is_that_of_recording_beyond_nine(tmp_path):
     """The tenth answer comes after the ninth."""
     for at in range(1, 12):
-        Recorder(tmp_path).keep(task(), replace(REPLY, text=f"text {at}"))
+        Recorder(tmp_path).record(task(), replace(REPLY, text=f"text {at}"))
     assert replayed(tmp_path, task()).text == "text 11"
 
 
 def test_a_repair_is_replayed_as_it_went(tmp_path):
     """A task asked in other words is answered to these words: first the flawed reply, then the repaired one."""
     recorder, again = Recorder(tmp_path), task(prompt="Write. And mend it.")
-    recorder.keep(task(), replace(REPLY, text="flawed"))
-    recorder.keep(again, replace(REPLY, text="repaired"))
+    recorder.record(task(), replace(REPLY, text="flawed"))
+    recorder.record(again, replace(REPLY, text="repaired"))
     assert [replayed(tmp_path, asked).text for asked in (task(), again)] == ["flawed", "repaired"]
     assert replayed(tmp_path, task(prompt="In words of a newer template.")).text == "repaired"
 
@@ -187,7 +187,7 @@ def test_the_same_answer_twice_in_a_row_is_kept_once(tmp_path):
     """Recording a replay adds nothing; the same text after another one is an answer of its own."""
     recorder = Recorder(tmp_path)
     for text in ("one", "one", "two", "one"):
-        recorder.keep(task(), replace(REPLY, text=text))
+        recorder.record(task(), replace(REPLY, text=text))
     assert len(files(tmp_path)) == 3
     assert replayed(tmp_path, task()).text == "one"
 
@@ -198,12 +198,12 @@ def test_two_recorders_of_one_folder_lose_nothing(tmp_path):
     put = first._put
 
     def late(key, data):
-        second.keep(task(), replace(REPLY, text="theirs"))
+        second.record(task(), replace(REPLY, text="theirs"))
         return put(key, data)
 
     first._put = late
-    first.keep(task(), replace(REPLY, text="ours"))
-    assert [one.outcome.text for one in Recordings(tmp_path).of("a")] == ["theirs", "ours"]
+    first.record(task(), replace(REPLY, text="ours"))
+    assert [one.outcome.text for one in Recordings(tmp_path).find("a")] == ["theirs", "ours"]
 
 
 # Failures.
@@ -212,8 +212,8 @@ def test_two_recorders_of_one_folder_lose_nothing(tmp_path):
 def test_a_recorded_failure_fails_again(tmp_path):
     """Where no try succeeded, the last failure is raised, with what it had come to; asking again would not help."""
     recorder = Recorder(tmp_path)
-    recorder.keep_failure(task(), OSError("the line is busy"))
-    recorder.keep_failure(task(), AgentFailed("cut off", text="half a", input_tokens=3, output_tokens=2, cost=0.5))
+    recorder.record_failure(task(), OSError("the line is busy"))
+    recorder.record_failure(task(), AgentError("cut off", text="half a", input_tokens=3, output_tokens=2, cost=0.5))
     error = failure(tmp_path, task())
     assert (str(error), error.text, error.input_tokens, error.output_tokens, error.cost) == (
         "cut off", "half a", 3, 2, 0.5
@@ -223,16 +223,16 @@ def test_a_recorded_failure_fails_again(tmp_path):
 def test_any_error_can_be_recorded(tmp_path):
     """One without words is named by its type, and what is no Unicode is shown as a question mark."""
     recorder = Recorder(tmp_path)
-    recorder.keep_failure(task(), ZeroDivisionError())
+    recorder.record_failure(task(), ZeroDivisionError())
     assert str(failure(tmp_path, task())) == "ZeroDivisionError"
-    recorder.keep_failure(task(), RuntimeError("half a pair: \ud800"))
+    recorder.record_failure(task(), RuntimeError("half a pair: \ud800"))
     assert str(failure(tmp_path, task())) == "half a pair: ?"
 
 
 def test_a_secret_is_not_recorded_with_a_failure(tmp_path):
     """What a provider quotes of the request in its complaint stays out of the folder."""
     secret = "hunter2-hunter2"  # noqa: S105 - made up
-    Recorder(tmp_path, secrets=[secret]).keep_failure(task(), AgentFailed(f"wrong: {secret}", text=secret))
+    Recorder(tmp_path, secrets=[secret]).record_failure(task(), AgentError(f"wrong: {secret}", text=secret))
     assert all(secret not in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.json"))
     assert str(failure(tmp_path, task())) == "wrong: ***"
 
@@ -240,8 +240,8 @@ def test_a_secret_is_not_recorded_with_a_failure(tmp_path):
 def test_a_task_that_was_not_recorded_is_told_by_how_it_differs(tmp_path):
     """The failure names the parts that differ from the nearest recording, and notes how the prompts differ."""
     recorder = Recorder(tmp_path)
-    recorder.keep(task(idea="Another", agent_file="Other", prompt="far away"), REPLY)
-    recorder.keep(task(prompt="Write.\nOf gardens.\n", evidence="old"), REPLY)
+    recorder.record(task(idea="Another", agent_file="Other", prompt="far away"), REPLY)
+    recorder.record(task(prompt="Write.\nOf gardens.\n", evidence="old"), REPLY)
     error = failure(tmp_path, task(prompt="Write.\nOf barrels.\n", evidence="new", request="be short"))
     assert str(error) == "agent a was recorded with another task; the nearest one differs in: evidence, input"
     shown = "--- prompt before\n+++ prompt now\n@@ -1,2 +1,2 @@\n Write.\n-Of gardens.\n+Of barrels."
@@ -250,7 +250,7 @@ def test_a_task_that_was_not_recorded_is_told_by_how_it_differs(tmp_path):
 
 def test_the_difference_is_short_however_long_the_prompts_are(tmp_path):
     """Twenty lines are shown, none of them longer than a screen, and how many more there are."""
-    Recorder(tmp_path).keep(task(prompt="\n".join("x" * 1000 for _ in range(100))), REPLY)
+    Recorder(tmp_path).record(task(prompt="\n".join("x" * 1000 for _ in range(100))), REPLY)
     asked = task(prompt="\n".join("y" * 1000 for _ in range(100)), idea="Another")
     noted = failure(tmp_path, asked).__notes__[0].split("\n")
     assert len(noted) == 22
@@ -260,23 +260,23 @@ def test_the_difference_is_short_however_long_the_prompts_are(tmp_path):
 
 def test_an_agent_that_was_not_recorded_is_told(tmp_path):
     """Recordings of another agent are no answer, also where one name begins with the other."""
-    Recorder(tmp_path).keep(task(agent="a-b"), REPLY)
+    Recorder(tmp_path).record(task(agent="a-b"), REPLY)
     assert str(failure(tmp_path, task())) == "nothing was recorded of agent a"
 
 
 @pytest.mark.parametrize("rest", ["", "  "])
 def test_a_folder_has_to_be_named(rest):
     """`replay:` alone says how it is said."""
-    with pytest.raises(AgentFailed, match=r"^no folder of recordings is named; it is said as replay:DIR$"):
-        find_agent(f"replay:{rest}")
+    with pytest.raises(AgentError, match=r"^no folder of recordings is named; it is said as replay:DIR$"):
+        load_agent(f"replay:{rest}")
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     """Neither a folder nor a file in its place: the folder is named, and nothing is made."""
     (tmp_path / "file").touch()
     for name in ("nowhere", "file"):
-        with pytest.raises(AgentFailed, match=rf"^the folder of recordings '.*{name}' is not there$"):
-            find_agent(f"replay:{tmp_path / name}")
+        with pytest.raises(AgentError, match=rf"^the folder of recordings '.*{name}' is not there$"):
+            load_agent(f"replay:{tmp_path / name}")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -311,7 +311,7 @@ def with_reply(**changes):
 )
 def test_a_damaged_recording_is_told_with_its_file(tmp_path, change, said):
     """What a recording does not say, or cannot, is named in a sentence; nothing is guessed."""
-    Recorder(tmp_path).keep(task(), REPLY)
+    Recorder(tmp_path).record(task(), REPLY)
     (path,) = tmp_path.glob("*.json")
     path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))), encoding="utf-8")
     told = str(failure(tmp_path, task()))
@@ -323,7 +323,7 @@ def test_a_damaged_recording_is_told_with_its_file(tmp_path, change, said):
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_told(tmp_path, data):
     """Cut off, no text, or nested beyond reason: a sentence with the file."""
-    Recorder(tmp_path).keep(task(), REPLY)
+    Recorder(tmp_path).record(task(), REPLY)
     (path,) = tmp_path.glob("*.json")
     path.write_bytes(data)
     assert str(failure(tmp_path, task())).startswith(f"{path.name}: is no sound recording: ")
@@ -331,7 +331,7 @@ def test_a_file_that_is_no_json_is_told(tmp_path, data):
 
 def test_other_files_in_the_folder_are_left_alone(tmp_path):
     """A note of a person, or a file of another name, is no recording."""
-    Recorder(tmp_path).keep(task(), REPLY)
+    Recorder(tmp_path).record(task(), REPLY)
     (tmp_path / "notes.json").write_text("{", encoding="utf-8")
     (tmp_path / "a-copy.json").write_text("{", encoding="utf-8")
     assert replayed(tmp_path, task()) == REPLY

@@ -14,15 +14,15 @@ import pytest
 
 import paid
 from haytham import History
-from haytham.agent import Reply, runs_code
-from haytham.budget import Amount, Total, added, estimated_tokens
-from haytham.calling import Ways
-from haytham.errors import AgentFailed
-from haytham.event import Events
-from haytham.runner import Runner
-from haytham.session.spend import Account, Call, Spend
-from haytham.session.standing import summarize
-from haytham.store import MemoryStore
+from haytham.agents.base import Reply, runs_code
+from haytham.engine.invoke import RunOptions
+from haytham.engine.runner import Runner
+from haytham.errors import AgentError
+from haytham.events import Events
+from haytham.session.plan import summarize
+from haytham.session.spend_log import CallRecord, SpendLog, SpendSummary
+from haytham.storage import MemoryStore
+from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
 from scripted import AT_ONCE, Crash, Desk, Dying
 from test_agent_llm import hello, serving
 
@@ -53,7 +53,7 @@ def desk_of(base, function, workflow=ONE, *, models=None, **ours):
 
 
 def account(desk):
-    return Spend(desk.session.store, desk.session.prefix).read()
+    return SpendLog(desk.session.store, desk.session.prefix).read()
 
 
 def lines(desk):
@@ -106,7 +106,7 @@ def test_a_failed_call_is_settled_with_what_it_took(tmp_path):
     """What a failed agent says it took counts, each try of it; its last words and all its tokens are stored."""
     desk = desk_of(tmp_path, "broken", retries=1)
     assert desk.resume() == ("failed", 1)
-    assert account(desk).total == Total(tokens=6, cost=0.25, calls=2)
+    assert account(desk).total == UsageTotal(tokens=6, cost=0.25, calls=2)
     assert [call.outcome for call in account(desk).calls] == ["failed", "failed"]
     value = output(desk)
     assert (value["text"], value["input_tokens"], value["output_tokens"]) == ("half an ans", 4, 2)
@@ -124,9 +124,9 @@ def test_an_agent_that_tells_nothing_is_counted_by_its_texts(tmp_path):
 def test_the_worksheet_spends_nothing(tmp_path):
     """A free agent leaves no line, and is asked at a limit of nothing."""
     desk = desk_of(tmp_path, "", models="worksheet")
-    desk.session.change_manifest({"max_cost": "0", "max_tokens": 0})
+    desk.session.update_manifest({"max_cost": "0", "max_tokens": 0})
     assert desk.resume() == ("waiting", 1)
-    assert account(desk) == Account()
+    assert account(desk) == SpendSummary()
 
 
 @pytest.mark.parametrize("model", ["python:paid:scripted", "command:false"])
@@ -134,18 +134,18 @@ def test_a_failed_call_of_own_code_takes_nothing(tmp_path, model):
     """A function or a program reserves nothing: a call of it that fails takes nothing off a limit."""
     paid.ANSWERS.append(RuntimeError("it broke"))
     desk = desk_of(tmp_path, "", models=model, retries=2)
-    desk.session.change_manifest({"max_tokens": 10})
+    desk.session.update_manifest({"max_tokens": 10})
     assert desk.resume() == ("failed", 1)
-    assert account(desk).total == Total(tokens=0, cost=0.0, unknown=3, calls=3)
+    assert account(desk).total == UsageTotal(tokens=0, cost=0.0, unknown=3, calls=3)
     assert [(line["tokens"], line["cost"]) for line in lines(desk)] == [(0, None)] * 6
 
 
 def test_own_code_is_settled_with_what_its_reply_reports(tmp_path):
     """A function takes the tokens and dollars that its Reply says, however long its prompt and its answer are."""
     desk = desk_of(tmp_path, "cheap", IN_TURN)
-    desk.session.change_manifest({"max_tokens": 28})
+    desk.session.update_manifest({"max_tokens": 28})
     assert desk.resume() == ("waiting", 1)
-    assert account(desk).total == Total(tokens=28, cost=1.0, calls=4)
+    assert account(desk).total == UsageTotal(tokens=28, cost=1.0, calls=4)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_own_code_is_settled_with_what_its_reply_reports(tmp_path):
 def test_a_limit_that_is_reached_stops_the_next_call_of_own_code(tmp_path, limit, why):
     """What reserves nothing is still not called once a limit is reached."""
     desk = desk_of(tmp_path, "cheap", IN_TURN)
-    desk.session.change_manifest(limit)
+    desk.session.update_manifest(limit)
     assert desk.resume() == ("paused", 1)
     assert paid.SEEN == ["a", "b"]
     assert [event["why"] for event in desk.events("budget_reached")] == [why]
@@ -170,13 +170,13 @@ def test_a_limit_that_is_reached_stops_the_next_call_of_own_code(tmp_path, limit
 def test_an_adapter_that_declares_itself_free_reserves_nothing(tmp_path):
     """Whatever its reply or its failure says: it leaves no line, and is asked at a limit of nothing."""
     desk = desk_of(tmp_path, "", FOUR, models="gift:cheap")
-    desk.session.change_manifest({"max_cost": "0", "max_tokens": 0})
+    desk.session.update_manifest({"max_cost": "0", "max_tokens": 0})
     assert desk.resume() == ("waiting", 1)
-    assert (len(paid.SEEN), account(desk)) == (4, Account())
+    assert (len(paid.SEEN), account(desk)) == (4, SpendSummary())
     desk = desk_of(tmp_path / "failing", "", models=["gift:broken", "fare:cheap"])
-    desk.session.change_manifest({"max_cost": "0.1"})
+    desk.session.update_manifest({"max_cost": "0.1"})
     assert desk.resume() == ("waiting", 1)
-    assert account(desk).total == Total(tokens=7, cost=0.25, calls=1)
+    assert account(desk).total == UsageTotal(tokens=7, cost=0.25, calls=1)
 
 
 @pytest.mark.usefixtures("site")
@@ -195,12 +195,12 @@ def test_of_four_at_once_two_are_called_and_two_wait_for_a_higher_limit(tmp_path
     """Reservations hold across parallel agents; when the limit is raised only those that were not called run."""
     desk = desk_of(tmp_path, "", FOUR, models="fare:cheap", max_output_tokens=1000)
     one = Spending(desk).estimate
-    desk.session.change_manifest({"max_tokens": 2 * one})
+    desk.session.update_manifest({"max_tokens": 2 * one})
     assert desk.resume() == ("paused", 1)
     assert sorted(paid.SEEN) == ["a", "b"]
     assert summarize(desk.session.read()).status == "paused"
     paid.forget()
-    desk.session.change_manifest({"max_tokens": 9 * one})
+    desk.session.update_manifest({"max_tokens": 9 * one})
     assert desk.resume() == ("waiting", 1)
     assert sorted(paid.SEEN) == ["c", "d"]
     assert summarize(desk.session.read()).status == "waiting"
@@ -222,14 +222,14 @@ def test_the_limit_itself_is_allowed(tmp_path, more, status):
     """One below what a call may take pauses; just that, and one above, go through."""
     desk = desk_of(tmp_path, "", models="fare:cheap", max_output_tokens=1000)
     one = Spending(desk).estimate
-    desk.session.change_manifest({"max_tokens": one + more})
+    desk.session.update_manifest({"max_tokens": one + more})
     assert desk.resume()[0] == status
 
 
 def test_known_costs_pause_the_next_call(tmp_path):
     """Where prices are not known beforehand, what was paid counts before the next call."""
     desk = desk_of(tmp_path, "cheap", IN_TURN)
-    desk.session.change_manifest({"max_cost": "0.5"})
+    desk.session.update_manifest({"max_cost": "0.5"})
     assert desk.resume() == ("paused", 1)
     assert paid.SEEN == ["a", "b"]
     (why,) = {event["why"] for event in desk.events("budget_reached")}
@@ -247,12 +247,12 @@ def test_an_unknown_settlement_counts_as_reserved(tmp_path, monkeypatch):
     """A call whose price the server does not tell is settled as unknown, and counts at the price it was reserved at."""
     with serving(hello, monkeypatch) as server:
         desk = desk_of(tmp_path, "", IN_TURN, models="openai-chat:gpt-4o", max_output_tokens=4000)
-        desk.session.change_manifest({"max_cost": "0.1"})
+        desk.session.update_manifest({"max_cost": "0.1"})
         assert desk.resume() == ("paused", 1)
     assert len(server.bodies) == 2
     found = account(desk)
     assert [line["cost"] for line in lines(desk) if line["event"] == "settled"] == [None, None]
-    assert [call.amount for call in found.calls] == [Amount(14, call.reserved.cost) for call in found.calls]
+    assert [call.amount for call in found.calls] == [Usage(14, call.reserved.cost) for call in found.calls]
     assert 0.08 < found.total.cost <= 0.1
     assert (found.total.unknown, found.counted_as_reserved.calls) == (0, 2)
 
@@ -268,7 +268,7 @@ def test_a_failed_call_of_unknown_price_counts_as_reserved_too(tmp_path, monkeyp
         desk = desk_of(tmp_path, "", models="openai-chat:gpt-4o")
         assert desk.resume() == ("failed", 1)
     found = account(desk)
-    assert [call.amount for call in found.calls] == [Amount(14, call.reserved.cost) for call in found.calls]
+    assert [call.amount for call in found.calls] == [Usage(14, call.reserved.cost) for call in found.calls]
     assert (lines(desk)[1]["cost"], found.counted_as_reserved.calls) == (None, 1)
 
 
@@ -290,10 +290,10 @@ def test_tokens_that_a_server_does_not_count_are_those_reserved(tmp_path, monkey
 @pytest.mark.parametrize("unknown", [{}, {"tokens": None, "cost": None}, {"tokens": -1, "cost": "x"}])
 def test_a_settlement_that_says_nothing_counts_as_reserved(unknown):
     """A settled line without a number of tokens or dollars leaves the reservation as it is."""
-    store, call = MemoryStore(), Call("1", 1, "a", 1, "m", Amount(5, 0.5))
-    Spend(store, "s/").reserve(call)
+    store, call = MemoryStore(), CallRecord("1", 1, "a", 1, "m", Usage(5, 0.5))
+    SpendLog(store, "s/").reserve(call)
     store.append("s/spend.jsonl", json.dumps({"event": "settled", "call": "1", **unknown}).encode() + b"\n")
-    assert Spend(store, "s/").read().total == Total(tokens=5, cost=0.5, calls=1)
+    assert SpendLog(store, "s/").read().total == UsageTotal(tokens=5, cost=0.5, calls=1)
 
 
 def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path, site):
@@ -330,11 +330,11 @@ def test_a_restore_refunds_nothing_and_a_fork_inherits(tmp_path):
     desk.resume()
     child = history.fork(name="child")
     history.restore(before)
-    assert account(desk).total == Total(tokens=7, cost=0.25, calls=1)
-    found = Spend(child.store, child.prefix).read()
-    assert (found.calls, found.total) == ((), Total(tokens=7, cost=0.25, calls=1))
+    assert account(desk).total == UsageTotal(tokens=7, cost=0.25, calls=1)
+    found = SpendLog(child.store, child.prefix).read()
+    assert (found.calls, found.total) == ((), UsageTotal(tokens=7, cost=0.25, calls=1))
     grandchild = History(child).fork(name="grandchild")
-    assert Spend(grandchild.store, grandchild.prefix).read().total == found.total
+    assert SpendLog(grandchild.store, grandchild.prefix).read().total == found.total
 
 
 @pytest.mark.parametrize(
@@ -343,10 +343,10 @@ def test_a_restore_refunds_nothing_and_a_fork_inherits(tmp_path):
 )
 def test_a_line_that_makes_no_sense_counts_for_nothing(junk):
     """A line that was cut off, or says nothing, hides no other and breaks nothing."""
-    store, call = MemoryStore(), Call("1", 1, "a", 1, "m", Amount(5, 0.5))
-    Spend(store, "s/").reserve(call)
+    store, call = MemoryStore(), CallRecord("1", 1, "a", 1, "m", Usage(5, 0.5))
+    SpendLog(store, "s/").reserve(call)
     store.write("s/spend.jsonl", store.read("s/spend.jsonl") + junk)
-    total = Spend(store, "s/").read().total
+    total = SpendLog(store, "s/").read().total
     assert (total.tokens, total.cost) == (5, 0.5)
 
 
@@ -364,11 +364,11 @@ def test_models_are_tried_in_order(tmp_path):
 
 def test_what_cannot_get_better_is_not_tried_again(tmp_path):
     """An error that says so is final, however many retries the file allows."""
-    paid.ANSWERS.append(AgentFailed("no such model", retry=False, input_tokens=0, output_tokens=0, cost=0.0))
+    paid.ANSWERS.append(AgentError("no such model", retry=False, input_tokens=0, output_tokens=0, cost=0.0))
     desk = desk_of(tmp_path, "scripted", retries=5)
     assert desk.resume() == ("failed", 1)
     assert len(paid.SEEN) == 1
-    assert account(desk).total == Total(calls=1)
+    assert account(desk).total == UsageTotal(calls=1)
 
 
 def test_a_replay_answers_for_every_agent(tmp_path):
@@ -382,7 +382,7 @@ def test_no_secret_reaches_a_file(tmp_path, monkeypatch):
     """A key that an agent tells in its error is in no file of the session, nor in what listeners hear."""
     monkeypatch.setenv("FAKE_API_KEY", "zq-FAKE-SECRET-123456")
     desk = desk_of(tmp_path, "telling")
-    ways = Ways(backoff=0, secrets=(os.environ["FAKE_API_KEY"],))
+    ways = RunOptions(backoff=0, secrets=(os.environ["FAKE_API_KEY"],))
     assert desk.resume(ways=ways) == ("failed", 1)
     for path in (path for path in tmp_path.rglob("*") if path.is_file()):
         assert b"FAKE-SECRET" not in path.read_bytes(), path
@@ -392,7 +392,7 @@ def test_no_secret_reaches_a_file(tmp_path, monkeypatch):
 # Contracts.
 
 ASKS = b"""{"x-contract": "short/1", "title": "short", "type": "object", "properties":
-  {"answer": {"type": "string", "minLength": 3, "x-seat": "Answer", "x-ask": "What is it?"}}, "required": ["answer"]}"""
+  {"answer": {"type": "string", "minLength": 3, "x-location": "Answer", "x-ask": "What?"}}, "required": ["answer"]}"""
 
 
 def bound(base, model="python:paid:scripted", **ours):
@@ -420,7 +420,7 @@ def test_a_reply_that_stays_broken_is_the_agents_failure_and_can_be_mended(tmp_p
     assert desk.resume() == ("failed", 1)
     assert len(paid.SEEN) == 2
     value = output(desk)
-    assert (value["text"], value["error_type"], value["input_tokens"]) == ("No heading.", "BrokenContract", 20)
+    assert (value["text"], value["error_type"], value["input_tokens"]) == ("No heading.", "ContractViolation", 20)
     path = desk.folder(1) / "a.md"
     path.write_text(path.read_text("utf-8").replace("No heading.", "## Answer\n\nBy hand.\n"), "utf-8")
     assert desk.resume() == ("waiting", 1)
@@ -444,7 +444,7 @@ def test_what_a_person_left_short_is_not_sent_back(tmp_path):
 
 def test_an_answer_that_was_cut_off_is_sent_back_too(tmp_path):
     """That it was stopped at the most it may write is one complaint more, so that the next one is shorter."""
-    cut = AgentFailed("was cut off at its 10 output tokens", text="## Ans", input_tokens=1, output_tokens=10, cost=0.0)
+    cut = AgentError("was cut off at its 10 output tokens", text="## Ans", input_tokens=1, output_tokens=10, cost=0.0)
     cut.cut_off = True
     paid.ANSWERS.extend([cut, "## Answer\n\nIt is so.\n"])
     desk = bound(tmp_path)
@@ -454,7 +454,7 @@ def test_an_answer_that_was_cut_off_is_sent_back_too(tmp_path):
 
 def test_without_a_contract_a_cut_is_a_failure(tmp_path):
     """Nobody would notice the missing end: so it is told, and what came is kept."""
-    cut = AgentFailed("was cut off", text="half", retry=False)
+    cut = AgentError("was cut off", text="half", retry=False)
     cut.cut_off = True
     paid.ANSWERS.append(cut)
     desk = desk_of(tmp_path, "scripted")
@@ -486,11 +486,11 @@ def test_a_time_out_uses_up_no_repair(tmp_path):
 
 def test_a_reply_that_was_sent_back_in_vain_is_kept(tmp_path):
     """Where no answer comes to a repair at all, the agent fails with the reply that was paid for; it can be mended."""
-    paid.ANSWERS.extend(["No heading.", AgentFailed("the line is dead", text="No h")])
+    paid.ANSWERS.extend(["No heading.", AgentError("the line is dead", text="No h")])
     desk = bound(tmp_path, retries=1)
     assert desk.resume() == ("failed", 1)
     value = output(desk)
-    assert (value["text"], value["error_type"]) == ("No heading.", "BrokenContract")
+    assert (value["text"], value["error_type"]) == ("No heading.", "ContractViolation")
     first, *rest = value["error_message"].split("\n")[1:]
     assert (first.strip(), len(rest) > 0) == ("it was sent back, and no answer came: the line is dead", True)
     assert ["No heading." in prompt for prompt in paid.SEEN] == [False, True, True]
@@ -500,7 +500,7 @@ def test_a_reply_that_was_sent_back_in_vain_is_kept(tmp_path):
 
 def test_the_next_model_repairs_what_the_one_before_it_wrote(tmp_path):
     """A model that fails in a repair round leaves the reply that was paid for to the next one of the list."""
-    paid.ANSWERS.extend(["No heading.", AgentFailed("gone", retry=False), GOOD])
+    paid.ANSWERS.extend(["No heading.", AgentError("gone", retry=False), GOOD])
     desk = bound(tmp_path, model="[python:paid:scripted, python:test_calling:second]", repairs=1)
     assert desk.resume() == ("waiting", 1)
     assert [call.model for call in account(desk).calls] == [
@@ -523,10 +523,10 @@ def second(task):
 class Unwritable:
     """A recorder whose folder is gone."""
 
-    def keep(self, task, reply):
+    def record(self, task, reply):
         raise OSError("no space left")
 
-    keep_failure = keep
+    record_failure = record
 
 
 def test_an_answer_that_cannot_be_recorded_is_worth_no_less(tmp_path):
@@ -540,7 +540,7 @@ def test_a_wrong_change_of_the_state_does_not_hide_what_was_paid(tmp_path):
     """The call is settled by what the reply says it took, before its changes are judged."""
     desk = desk_of(tmp_path, "wrong_state")
     assert desk.resume() == ("failed", 1)
-    assert account(desk).total == Total(tokens=7, cost=3.0, calls=1)
+    assert account(desk).total == UsageTotal(tokens=7, cost=3.0, calls=1)
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0, True, "1"])
@@ -552,12 +552,12 @@ def test_a_reply_costs_a_number_of_dollars(cost):
 
 def test_a_free_failure_makes_an_unknown_price_no_zero():
     """A call that was refused for nothing, then one of unknown price: the cost is unknown."""
-    assert added([Amount(0, 0.0), Amount(10, None)]).known is None
+    assert sum_usage([Usage(0, 0.0), Usage(10, None)]).known_cost is None
 
 
 def test_the_last_words_of_a_failed_agent_hold_no_secret(tmp_path, monkeypatch):
     """What a program printed before it failed is stored, but for keys."""
-    paid.ANSWERS.append(AgentFailed("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
+    paid.ANSWERS.append(AgentError("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
     desk = desk_of(tmp_path, "scripted")
     desk.resume(ways=replace(AT_ONCE, secrets=("zq-FAKE-SECRET-123456",)))
     assert output(desk)["text"] == "my key is ***"
@@ -569,7 +569,7 @@ def test_nobody_is_asked_beside_code_that_is_not_trusted(tmp_path):
     session = desk.session
     with pytest.raises(PermissionError):
         asyncio.run(Runner(session, Events(), may_run_code=False, ways=AT_ONCE).run())
-    assert account(desk) == Account()
+    assert account(desk) == SpendSummary()
 
 
 @pytest.mark.parametrize(
@@ -579,12 +579,12 @@ def test_no_line_of_a_spend_file_breaks_a_session(line):
     """However hostile a line is, it counts for nothing at the worst."""
     store = MemoryStore()
     store.write("s/spend.jsonl", line + b"\n")
-    assert Spend(store, "s/").read().total.cost == 0
+    assert SpendLog(store, "s/").read().total.cost == 0
 
 
 def test_a_damaged_line_of_the_spend_file_stops_a_run(tmp_path):
     """What was spent must be known before more is: the line is named, by a run and by validate."""
-    from haytham.session.problems import inspect
+    from haytham.session.validate import validate_tree
 
     desk = desk_of(tmp_path, "cheap")
     desk.resume()
@@ -592,7 +592,7 @@ def test_a_damaged_line_of_the_spend_file_stops_a_run(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"{", b"{{", 1))
     with pytest.raises(ValueError, match=r"spend\.jsonl:1: cannot be read"):
         desk.resume()
-    assert ["spend.jsonl:1" in str(problem) for problem in inspect(desk.session.store).problems] == [True]
+    assert ["spend.jsonl:1" in str(problem) for problem in validate_tree(desk.session.store).problems] == [True]
 
 
 def test_a_line_that_a_crash_cut_off_stops_nothing(tmp_path):

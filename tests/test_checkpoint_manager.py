@@ -11,8 +11,8 @@ import pytest
 
 from haytham import clock
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
+from haytham.markdown.parser import parse
+from haytham.markdown.schema import load_schema
 from haytham.project.project_manager import ProjectManager
 
 IDS = ("project-123", "session-456")
@@ -141,7 +141,7 @@ def test_a_lost_phase_folder_is_told_and_made_again(manager, session):
 def test_a_session_on_an_older_workflow_goes_on_with_its_own_copy(manager, session, monkeypatch):
     """Its phases are those it was started with, whatever is shipped today; line ends and comments are no change."""
     copy = next((session.parent.parent / "workflows").glob("*/workflow.yaml"))
-    monkeypatch.setattr("haytham.session.reading.shipped_workflow", lambda _: pytest.fail("asked for the shipped one"))
+    monkeypatch.setattr("haytham.session.view.shipped_workflow", lambda _: pytest.fail("asked for the shipped one"))
     assert list(manager.load_session(*IDS)["phase_statuses"]) == [1, 2, 3, 6, 7]
     before = copy.read_bytes()
     copy.write_bytes(b"\xef\xbb\xbf" + before.replace(b"\n", b"\r\n") + b"# a comment\r\n")
@@ -270,7 +270,7 @@ def test_a_review_that_says_two_things_is_refused(manager, session):
 def test_load_session_tells_where_a_session_stands(manager):
     """load_session gives what the manifest is the home of, and what follows from the checkpoints."""
     moments = iter(range(60))
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, 0, next(moments), tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, 0, next(moments), tzinfo=UTC)):
         manager.create_session(*IDS, user_id="user-789")
         assert manager.load_session(*IDS) == {
             "session_id": "session-456",
@@ -331,7 +331,7 @@ def test_the_status_of_a_session_is_computed(manager, session, act, status):
     """The status follows from checkpoints and reviews, and the manifest shows it."""
     act(manager)
     assert manager.load_session(*IDS)["status"] == status
-    shown = parse(load_kind("session_manifest"), (session / "session_manifest.md").read_bytes()).shown
+    shown = parse(load_schema("session_manifest"), (session / "session_manifest.md").read_bytes()).derived
     assert (shown["status"], shown["can_resume"]) == (status, status not in ("completed", "rejected"))
 
 

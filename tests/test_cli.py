@@ -14,7 +14,7 @@ from click import Context
 
 from command import IDEA, command, environment, frozen, haytham, process, session_folder
 from haytham import __version__
-from haytham.cli.root import root
+from haytham.cli.app import root
 
 COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
 COMMANDS += ["retry", "validate", "doctor", "init", "checkpoints", "snapshot", "restore", "recover", "fork", "diff"]

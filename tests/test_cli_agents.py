@@ -16,8 +16,8 @@ from command import IDEA, command, edit, environment, haytham, process, session_
 
 AGENTS = """
 import asyncio
-from haytham.agent import Reply
-from haytham.errors import AgentFailed
+from haytham.agents.base import Reply
+from haytham.errors import AgentError
 
 def write(task):
     return f"{task.agent}, attempt {task.attempt}"
@@ -25,12 +25,12 @@ def write(task):
 async def tell(task):
     words = ("The ", "first \\x1b[31mline", "\\nthe second ", ":tada: [red]line\\n", "and an end")
     for word in words:
-        task.tell(word)
+        task.on_text(word)
         await asyncio.sleep(0.3)
     return Reply("".join(words), input_tokens=3, output_tokens=4, cost=0.5)
 
 def fail(task):
-    raise AgentFailed("the line is busy.\\nAnd more about that")
+    raise AgentError("the line is busy.\\nAnd more about that")
 """
 CONTRACT = "haytham: {retries: 0, repairs: 1, contract: seven}"
 SECTION = {"type": "string", "minLength": 40, "x-ask": "What is there to say?", "x-test": "ask somebody"}
@@ -358,7 +358,7 @@ def bind(here):
     """Have the first agent answer less than the seven sections that it is asked for."""
     agent(here, "one", "model: python:paid:scripted", CONTRACT)
     paid.ANSWERS[:] = ["Nothing of what was asked."]
-    sections = {f"part_{at}": {**SECTION, "x-seat": f"Part {at}"} for at in range(1, 8)}
+    sections = {f"part_{at}": {**SECTION, "x-location": f"Part {at}"} for at in range(1, 8)}
     about = {"title": "seven", "description": "Seven parts.", "x-contract": "seven/1", "type": "object"}
     (here / "mine" / "contracts").mkdir()
     contract = json.dumps({**about, "properties": sections, "required": list(sections)})

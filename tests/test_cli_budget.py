@@ -13,7 +13,7 @@ import pytest
 import paid
 from command import IDEA, edit, frozen, haytham, process, session_folder, workflow
 from haytham import CheckpointManager, ProjectManager
-from haytham.budget import estimated_tokens
+from haytham.usage import estimated_tokens
 from test_agent_llm import hello, serving
 
 TESTS = Path(__file__).parent

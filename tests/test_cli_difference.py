@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from haytham import clock
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
-from haytham.cli.difference import drawn, facts, stat
-from haytham.compare import Change, Side, compare
-from haytham.session.layout import NEVER_FROZEN
+from haytham.cli.diff_output import render_diff, stat, to_json
+from haytham.history.compare import Change, CompareSide, compare
+from haytham.session.paths import NEVER_FROZEN
 from hostile import texts
 
 IDS = ("p", "s")
@@ -24,7 +24,7 @@ AGENT = {"agent_name": "concept_expansion", "status": "completed", "cost": 0.037
 @pytest.fixture
 def pair(tmp_path):
     """A session after its first phase, and once that was revised and approved and the second one has failed."""
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         manager = CheckpointManager(base_dir=tmp_path)
         folder = manager.create_session(*IDS, user_id="u")
         given_tokens = {"input_tokens": 12000, "output_tokens": 3000}
@@ -45,17 +45,17 @@ def side(manager, folder):
     """The session as it is now, as a snapshot would hold it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in NEVER_FROZEN)
     documents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
-    return Side(documents, manager.load_session(*IDS)["status"])
+    return CompareSide(documents, manager.load_session(*IDS)["status"])
 
 
 def texts_of(before, after, path="notes.txt"):
     """A comparison of two texts of a person."""
-    return compare(Side({path: before}, "waiting"), Side({path: after}, "waiting"))
+    return compare(CompareSide({path: before}, "waiting"), CompareSide({path: after}, "waiting"))
 
 
 SUMMARY = """\
 status: in_progress -> failed
-output.1.concept_expansion.wrote: sha256:c41cffeeaf74… -> sha256:f8feb3aeff41…
+output.1.concept_expansion.agent_digest: sha256:c41cffeeaf74… -> sha256:f8feb3aeff41…
 output.1.concept_expansion.model: m -> n
 feedback.1.approved: - -> true
 feedback.1.action: - -> approved
@@ -90,17 +90,17 @@ photo.png                              +0 -0  binary, 3 bytes -> 4 bytes
 
 def test_what_moved_comes_first_then_the_texts(pair):
     """Status, fields, documents and totals stand a line each before the texts that differ."""
-    assert drawn(pair, colour=False) == SUMMARY + TEXTS
+    assert render_diff(pair, colour=False) == SUMMARY + TEXTS
 
 
 def test_lines_that_came_are_green_and_lines_that_went_are_red(pair):
     """Colours change nothing but the look: heads of hunks are cyan, and all else is as without."""
-    painted = drawn(pair, colour=True)
+    painted = render_diff(pair, colour=True)
     assert "\n\x1b[31m-Lend barrels.\x1b[0m\n\x1b[32m+Lend tools.\x1b[0m" in painted
     assert "\n\x1b[36m@@ -1,3 +1,3 @@\x1b[0m\n # Idea\n" in painted
     for code in ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"):
         painted = painted.replace(code, "")
-    assert painted == drawn(pair, colour=False)
+    assert painted == render_diff(pair, colour=False)
 
 
 def test_counts_stand_in_columns(pair):
@@ -122,7 +122,7 @@ def test_counts_are_aligned():
         {"a.txt": b"\n".join(b"%d" % number for number in range(count)), "long/name.txt": b"%d" % count}
         for count in (1, 13)
     ]
-    comparison = compare(*(Side(found, "waiting") for found in documents))
+    comparison = compare(*(CompareSide(found, "waiting") for found in documents))
     assert stat(comparison).split("\n") == [
         "a.txt          +12 -0",
         "long/name.txt   +1 -1",
@@ -132,7 +132,7 @@ def test_counts_are_aligned():
 
 def test_facts_are_json(pair):
     """All that differs is there as JSON has it, digests whole."""
-    told = json.loads(json.dumps(facts(pair)))
+    told = json.loads(json.dumps(to_json(pair)))
     assert told["changed_fields"]["output.1.concept_expansion.model"] == {"old": "m", "new": "n"}
     assert (told["old_status"], told["new_status"]) == ("in_progress", "failed")
     assert (told["added"], told["removed"]) == (list(pair.added), ["evidence.md"])
@@ -143,8 +143,8 @@ def test_facts_are_json(pair):
 
 def test_money_is_written_out():
     """A small sum is not told in powers of ten, and one that is not known is a dash."""
-    assert "\ncost: - -> $0.00001" in drawn(costing(None, 0.00001), colour=False)
-    assert "\ncost: $2 -> $2.5" in drawn(costing(2, 2.5), colour=False)
+    assert "\ncost: - -> $0.00001" in render_diff(costing(None, 0.00001), colour=False)
+    assert "\ncost: $2 -> $2.5" in render_diff(costing(2, 2.5), colour=False)
 
 
 def costing(old, new):
@@ -155,7 +155,7 @@ def costing(old, new):
 def test_nothing_differs_in_words():
     """Where nothing differs, that is said."""
     same = texts_of(b"a", b"a")
-    assert (drawn(same, colour=True), stat(same)) == ("nothing differs", "nothing differs")
+    assert (render_diff(same, colour=True), stat(same)) == ("nothing differs", "nothing differs")
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ def test_nothing_differs_in_words():
 def test_values_cannot_be_mistaken(old, new, line):
     """Nothing is a dash, and text that could be taken for something else stands in quotes."""
     told = replace(texts_of(b"", b""), changed_fields={"x": Change(old, new)})
-    assert drawn(told, colour=False) == line
+    assert render_diff(told, colour=False) == line
 
 
 @given(before=texts, after=texts, path=st.sampled_from(["notes.txt", "a\x1b[31m\n.txt"]))
 def test_no_text_reaches_the_terminal_with_control_characters(before, after, path):
     """Whatever documents and their names hold, a terminal shows it and does nothing else."""
     told = texts_of(before.encode(), after.encode(), path)
-    shown = drawn(told, colour=False) + stat(told)
+    shown = render_diff(told, colour=False) + stat(told)
     assert not {character for character in shown if character < " " or character == "\u202e"} - {"\n", "\t"}

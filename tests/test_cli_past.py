@@ -15,11 +15,11 @@ from click import Context
 
 from command import IDEA, command, edit, environment, frozen, haytham, process, session_folder
 from haytham import clock
-from haytham.cli.root import root
-from haytham.cli.snapshot_view import Family, drawn, size
-from haytham.snapshot.snapshot import Snapshot
-from haytham.snapshot.tree import grown
-from haytham.store.files import FileStore
+from haytham.cli.app import root
+from haytham.cli.output import SnapshotTreeView, format_size, render_table
+from haytham.history.fork import build_forest
+from haytham.history.snapshot import Snapshot
+from haytham.storage.files import FileStore
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
 ROW = ["id", "number", "kind", "phase", "status", "label", "time", "raw", "added", "parent", "session", "project"]
@@ -103,17 +103,17 @@ TABLE = """\
 
 def tree(limit=None, wanted=lambda _one: True):
     words = {"cheap": "fork cheap: half the price", "deep": "fork deep", "lost": "fork lost"}
-    return Family(grown(FAMILY), "one").lines(limit=limit, wanted=wanted, words=words)
+    return SnapshotTreeView(build_forest(FAMILY), "one").lines(limit=limit, wanted=wanted, words=words)
 
 
 def test_forks_stand_below_what_they_were_forked_from():
     """A session's own line is flat, newest first; forks stand to the right, those whose snapshot is gone last."""
-    assert drawn(tree(), {"cheap-2"}) == TABLE
+    assert render_table(tree(), {"cheap-2"}) == TABLE
 
 
 def test_columns_that_would_be_empty_are_left_out():
     """Without labels and pins the table has no columns for them; a limit counts the session's own snapshots."""
-    told = drawn(tree(limit=1), ())
+    told = render_table(tree(limit=1), ())
     assert told.split("\n")[0].endswith("raw  added")
     assert [line.snapshot.id for line in tree(limit=2)] == ["one-10", "one-2"]
 
@@ -134,7 +134,7 @@ def test_a_filter_leaves_forks_where_they_belong():
 def test_a_line_of_thousands_is_drawn():
     """However long the line of snapshots, it is drawn."""
     line = [replace(snapshot(number), parent=f"one-{number - 1}") for number in range(1, 5001)]
-    family = Family(grown([line]), "one")
+    family = SnapshotTreeView(build_forest([line]), "one")
     assert len(family.lines(limit=None, wanted=lambda _one: True, words={})) == 5000
 
 
@@ -151,7 +151,7 @@ def test_a_line_of_thousands_is_drawn():
 )
 def test_sizes_are_said_as_people_say_them(count, said):
     """Bytes below a thousand, then the unit that leaves at most three digits before the point, as far as units go."""
-    assert size(count) == said
+    assert format_size(count) == said
 
 
 def test_checkpoints_answers_to_three_names(here):
@@ -211,7 +211,7 @@ def test_all_lists_every_session_of_every_project(here):
 
 
 STORE = """
-from haytham.store.files import FileStore
+from haytham.storage.files import FileStore
 
 class Mine(FileStore):
     def __init__(self, path, **_options):
@@ -523,7 +523,7 @@ def test_a_pin_holds_until_it_is_taken_off(here):
 def test_prune_names_what_goes(here):
     """`--dry-run` names what would go and removes nothing; without it, that goes, and the bytes are told."""
     assert haytham("prune", cwd=here).out == "no snapshot is to go\n"
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         for kind in ("phase", "recovery", "phase"):
             haytham("snapshot", "--kind", kind, cwd=here)
     said = haytham("prune", "--older-than", "0m", "--dry-run", cwd=here).out

@@ -14,7 +14,7 @@ import pexpect
 import pytest
 
 from command import command, environment, haytham, process, session_folder, workflow
-from haytham.cli.context import harmless
+from haytham.cli.context import sanitize
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b2J\x85\r\x7f\b" + BIDI
@@ -31,7 +31,7 @@ def unsafe(text, allowed="\n\t"):
 def test_what_is_taken_out_is_control_and_direction_and_nothing_else():
     """Of all characters, those that could change what a terminal shows go; a half of one is shown as unreadable."""
     text = "".join(map(chr, range(0x110000)))
-    shown = harmless(text)
+    shown = sanitize(text)
     assert unsafe(shown) == []
     kinds = {unicodedata.category(char) for char in set(text) - set(shown) - set(BIDI)}
     assert kinds <= {"Cc", "Cs", "Zl", "Zp"}
@@ -188,7 +188,7 @@ def test_the_live_view_and_the_prompt_are_harmless(hostile, tmp_path):
 
 def test_a_warning_of_any_library_is_printed_harmless(tmp_path):
     """What other packages log is a sentence like our own."""
-    code = "import logging, sys; from haytham.cli.root import root; sys.argv = ['haytham', 'list']\n"
+    code = "import logging, sys; from haytham.cli.app import root; sys.argv = ['haytham', 'list']\n"
     code += "try: root(['list'])\nexcept SystemExit: pass\nlogging.getLogger('other').warning('MARK \\x1b[2J \\u202e')"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
     assert ("MARK" in done.stderr, unsafe(done.stderr)) == (True, [])

@@ -184,7 +184,7 @@ def test_nothing_is_imported_to_find_out(theirs):
 
 
 STORE = """{}
-from haytham.store.files import FileStore
+from haytham.storage.files import FileStore
 
 class Mine(FileStore):
     def __init__(self, path):

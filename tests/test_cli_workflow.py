@@ -177,7 +177,7 @@ def test_a_digest_that_the_files_do_not_have_is_not_trusted(here, monkeypatch, t
     """A session that names a workflow which is trusted here, and holds another one, runs no code and writes nowhere."""
     from haytham import FileStore, Session
     from haytham.cli.trust import may_run_code, trust
-    from haytham.workflow import WorkflowFiles, read_workflow
+    from haytham.config.workflow import WorkflowFiles, parse_workflow
 
     yaml = b"name: w\nphases:\n- {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
     files = {"workflow.yaml": yaml, "agents/a.md": b"---\nmodel: python:os:getcwd\n---\nWrite.\n"}
@@ -189,7 +189,7 @@ def test_a_digest_that_the_files_do_not_have_is_not_trusted(here, monkeypatch, t
     (path,) = (tmp_path / "projects").glob("p/workflows/*/workflow.yaml")
     path.write_bytes(worse)
     manifest = tmp_path / "projects/p/sessions/s/session_manifest.md"
-    old, new = read_workflow(yaml, file="w").digest, read_workflow(worse, file="w").digest
+    old, new = parse_workflow(yaml, file="w").digest, parse_workflow(worse, file="w").digest
     manifest.write_text(manifest.read_text("utf-8").replace(old, new), "utf-8")
     with pytest.raises(ValueError, match="does not hold what this session was started with"):
         may_run_code(session)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from conftest import rounds
 from haytham import clock
-from haytham.compare import Change, Side, _differences, compare
-from haytham.document.kind import load_kind
-from haytham.document.render import render
+from haytham.config.workflow import shipped_workflow
+from haytham.history.compare import Change, CompareSide, _differences, compare
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
 from haytham.session import Session
-from haytham.session.restoring import frozen_keys
-from haytham.session.standing import summarize
-from haytham.store import MemoryStore
-from haytham.workflow import shipped_workflow
+from haytham.session.plan import summarize
+from haytham.session.swap import snapshot_paths
+from haytham.storage import MemoryStore
 from hostile import FRAGMENTS, shown_values, values
 
 CONCEPT, MARKET = "phase_1_concept", "phase_2_market_research"
@@ -32,7 +32,7 @@ DIGESTS = ["sha256:" + digit * 64 for digit in "0123"]
 
 @pytest.fixture
 def session():
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         made = Session(MemoryStore(), "p", "s")
         made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="mvp")
         made.save_output(1, "concept_expansion", OUTPUT, "A concept.\n\nIn two parts.")
@@ -43,19 +43,19 @@ def session():
 
 def side(session):
     """The session as it is now, as a snapshot would hold it."""
-    paths = frozen_keys(session.store, session.prefix)
+    paths = snapshot_paths(session.store, session.prefix)
     status = summarize(session.read()).status
-    return Side({path: session.store.read(session.prefix + path) for path in paths}, status)
+    return CompareSide({path: session.store.read(session.prefix + path) for path in paths}, status)
 
 
 def one(path, data, status="waiting"):
     """A session with one document."""
-    return Side({} if data is None else {path: data}, status)
+    return CompareSide({} if data is None else {path: data}, status)
 
 
 def document(kind, **value):
     """The bytes of a document."""
-    return render(load_kind(kind), value, {"phase_name": "x", "agent_title": "x"}).encode()
+    return render(load_schema(kind), value, {"phase_name": "x", "agent_title": "x"}).encode()
 
 
 def a_feedback(**changes):
@@ -64,7 +64,13 @@ def a_feedback(**changes):
 
 
 def an_output(**changes):
-    content = {"phase_number": 2, "attempt": 1, "wrote": DIGESTS[0], "agent": "a", "executed": "2024-11-24T10:00:00Z"}
+    content = {
+        "phase_number": 2,
+        "attempt": 1,
+        "agent_digest": DIGESTS[0],
+        "agent": "a",
+        "executed": "2024-11-24T10:00:00Z",
+    }
     return document("agent_output", **{**content, **OUTPUT, "text": "text", **changes})
 
 
@@ -91,7 +97,7 @@ def test_what_is_only_shown_takes_no_part(session):
     path = "session_manifest.md"
     shown = before.documents[path].replace(b"10:00:00", b"11:00:00").replace(b"- Total Tokens: 3", b"- Total Tokens: 4")
     created = shown.replace(b"- Created: 2024-11-24T11", b"- Created: 2024-11-24T10")
-    after = Side({**before.documents, path: created}, before.status)
+    after = CompareSide({**before.documents, path: created}, before.status)
     assert created != before.documents[path]
     assert compare(before, after).is_empty
 
@@ -105,13 +111,13 @@ def test_fields_are_named_by_what_holds_them(session):
     session.save_feedback(1, {**FEEDBACK, "approved": True, "comments": "Go on"})
     comparison = compare(before, side(session))
     assert pairs(comparison) == {
-        "checkpoint.1.saved": (1, 2),
+        "checkpoint.1.save_counter": (1, 2),
         "checkpoint.1.ledger.concept_expansion.cost": (0.1, 0.25),
         "checkpoint.1.errors.1": (None, "late"),
         "output.1.concept_expansion.model": ("m", "n"),
         "feedback.1.approved": (None, True),
         "feedback.1.comments": ("", "Go on"),
-        "feedback.1.decided": (None, "approved"),
+        "feedback.1.bound_decision": (None, "approved"),
     }
     assert (comparison.old_status, comparison.new_status) == ("waiting", "in_progress")
     assert (comparison.texts, comparison.cost) == ({}, Change(0.1, 0.25))
@@ -125,7 +131,7 @@ def test_the_text_of_an_output_is_a_difference_under_its_document(session):
     path = f"{CONCEPT}/concept_expansion.md"
     lines = ["@@ -1,3 +1,3 @@", " A concept.", " ", "-In two parts.", "+In three parts."]
     assert comparison.texts == {path: "\n".join([f"--- {path} before", f"+++ {path} now", *lines])}
-    assert list(comparison.changed_fields) == ["output.1.concept_expansion.wrote"]
+    assert list(comparison.changed_fields) == ["output.1.concept_expansion.agent_digest"]
 
 
 def test_what_came_is_named_and_says_how_it_stands(session):
@@ -153,7 +159,7 @@ def test_totals_are_those_a_manifest_shows(session):
 def test_totals_are_not_known_where_a_checkpoint_is_not_readable(session):
     """A sum with a part missing is not told."""
     before = side(session)
-    broken = Side({**before.documents, f"{CONCEPT}/checkpoint.md": b"broken"}, "unreadable")
+    broken = CompareSide({**before.documents, f"{CONCEPT}/checkpoint.md": b"broken"}, "unreadable")
     comparison = compare(before, broken)
     assert (comparison.tokens, comparison.cost) == (Change(3, None), Change(0.1, None))
 
@@ -250,7 +256,7 @@ def test_an_attempt_that_was_put_aside_tells_only_its_decision():
     folder = f"{MARKET}/attempts/1/"
     documents = {f"{folder}a.md": an_output(), f"{folder}tasks/a.md": a_task()}
     documents[f"{folder}user_feedback.md"] = a_feedback(action="retry_with_changes")
-    comparison = compare(Side({}, "waiting"), Side(documents, "waiting"))
+    comparison = compare(CompareSide({}, "waiting"), CompareSide(documents, "waiting"))
     assert pairs(comparison) == {"attempt.2.1.feedback.action": (None, "retry_with_changes")}
     assert (set(comparison.added), comparison.texts) == (documents.keys(), {})
 
@@ -305,12 +311,14 @@ def test_very_long_texts_are_counted():
 def test_phases_stand_in_the_order_of_their_numbers():
     """Phase 2 comes before phase 10."""
     documents = {f"phase_{number}_x/notes.txt": b"" for number in (10, 2, 1)}
-    assert compare(Side({}, "a"), Side(documents, "a")).added == tuple(f"phase_{n}_x/notes.txt" for n in (1, 2, 10))
+    assert compare(CompareSide({}, "a"), CompareSide(documents, "a")).added == tuple(
+        f"phase_{n}_x/notes.txt" for n in (1, 2, 10)
+    )
 
 
 def test_another_status_alone_is_a_difference():
     """A session may stand otherwise though no document of it changed."""
-    assert not compare(Side({}, "waiting"), Side({}, "unreadable")).is_empty
+    assert not compare(CompareSide({}, "waiting"), CompareSide({}, "unreadable")).is_empty
 
 
 @pytest.mark.parametrize(
@@ -376,7 +384,7 @@ PLACES = {
 def readable(draw, path):
     """The bytes of a document that belongs at a place, all of it under attack."""
     kind = PLACES[path]
-    return render(load_kind(kind), draw(values(kind)), draw(shown_values(kind))).encode()
+    return render(load_schema(kind), draw(values(kind)), draw(shown_values(kind))).encode()
 
 
 TRAPS = [
@@ -402,14 +410,14 @@ def sides(draw):
     paths = draw(st.lists(st.sampled_from([*PLACES, "evidence.md", "notes/a.txt"]), max_size=4, unique=True))
     found = {path: draw(contents | readable(path) if path in PLACES else contents) for path in paths}
     documents = {path: data for path, data in found.items() if data is not None}
-    return Side(documents, draw(st.sampled_from(["waiting", "completed"])))
+    return CompareSide(documents, draw(st.sampled_from(["waiting", "completed"])))
 
 
 @settings(max_examples=rounds(500))
 @given(found=sides())
 def test_whatever_it_holds_a_session_is_as_it_is(found):
     """Compared with itself, nothing differs."""
-    assert compare(found, Side(dict(found.documents), found.status)).is_empty
+    assert compare(found, CompareSide(dict(found.documents), found.status)).is_empty
 
 
 @settings(max_examples=rounds(500))

@@ -8,9 +8,9 @@ import pytest
 
 from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.session.shelf import Shelf
+from haytham.markdown.parser import parse
+from haytham.markdown.schema import load_schema
+from haytham.session.documents import DocumentRepository
 from workers import running, together
 
 SESSION = ("idea", "run")
@@ -37,7 +37,7 @@ def test_two_processes_that_save_different_phases_lose_nothing(manager):
     first, second = together(*(partial(save_phase, base, phase, count) for phase in (1, 2)))
     assert sorted(first + second) == list(range(1, 2 * count + 1))
     checkpoints = {phase: read_checkpoint(base, phase) for phase in (1, 2)}
-    assert [value["saved"] for value in checkpoints.values()] == [first[-1], second[-1]]
+    assert [value["save_counter"] for value in checkpoints.values()] == [first[-1], second[-1]]
     assert [value["retry_count"] for value in checkpoints.values()] == [count - 1, count - 1]
     assert manager.get_phase_outputs(*SESSION, [1, 2]) == {n: {AGENTS[n]: text_of(count - 1)} for n in (1, 2)}
     assert [manager.validate_checkpoint(*SESSION, phase) for phase in (1, 2)] == [(True, [])] * 2
@@ -50,7 +50,7 @@ def test_two_processes_that_save_the_same_phase_take_turns(manager):
     """No save of either fails, each counts one further, and what is there in the end is what was saved last."""
     base, count = manager.base_dir, 20
     first, second = together(*(partial(save_phase, base, 1, count) for _ in range(2)))
-    assert max(first + second) == read_checkpoint(base, 1)["saved"] == 2 * count
+    assert max(first + second) == read_checkpoint(base, 1)["save_counter"] == 2 * count
     assert read_checkpoint(base, 1)["retry_count"] == count - 1
     assert manager.validate_checkpoint(*SESSION, 1) == (True, [])
 
@@ -146,7 +146,7 @@ def save_phase(base, phase, count):
         manager.save_agent_output(*SESSION, phase, AGENTS[phase], text_of(number))
         status = "completed" if number % 2 else "requires_retry"
         manager.save_checkpoint(*SESSION, phase, status, agents, duration=number, retry_count=number)
-        counted.append(read_checkpoint(base, phase)["saved"])
+        counted.append(read_checkpoint(base, phase)["save_counter"])
     return counted
 
 
@@ -166,13 +166,13 @@ def text_of(number):
 
 
 def read_checkpoint(base, phase):
-    return Shelf(FileStore(base)).read("checkpoint", CHECKPOINTS[phase]).value
+    return DocumentRepository(FileStore(base)).read("checkpoint", CHECKPOINTS[phase]).value
 
 
 def shown_phases(base):
     """The table of phases that the manifest shows."""
     data = (base / FOLDER / "session_manifest.md").read_bytes()
-    return parse(load_kind("session_manifest"), data).shown["phase_status"]
+    return parse(load_schema("session_manifest"), data).derived["phase_status"]
 
 
 def new_project(base):

@@ -26,10 +26,10 @@ def second_gate(tmp_path_factory):
 
 def value(here):
     """What the manifest is the home of."""
-    from haytham.document.kind import load_kind
-    from haytham.document.parse import parse
+    from haytham.markdown.parser import parse
+    from haytham.markdown.schema import load_schema
 
-    found = parse(load_kind("session_manifest"), (session_folder(here) / "session_manifest.md").read_bytes())
+    found = parse(load_schema("session_manifest"), (session_folder(here) / "session_manifest.md").read_bytes())
     assert not found.problems
     return found.value
 

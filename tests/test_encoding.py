@@ -6,22 +6,22 @@ import pytest
 from hypothesis import given, settings
 
 from conftest import rounds
-from haytham.document.encoding import (
-    Unreadable,
+from haytham.markdown.codec import (
+    DecodeError,
     decode_text,
     encode_key,
     encode_text,
+    escape_prose,
     fence,
     is_plain,
-    quote_prose,
     split_key,
+    unescape_prose,
     unfence,
-    unquote_prose,
 )
-from haytham.document.kind import load_kind
+from haytham.markdown.schema import load_schema
 from hostile import texts
 
-FEEDBACK = load_kind("user_feedback")
+FEEDBACK = load_schema("user_feedback")
 
 
 @pytest.mark.soak
@@ -48,9 +48,9 @@ def test_any_key_comes_back_from_in_front_of_its_colon(key, rest):
 @given(texts)
 def test_prose_in_the_middle_comes_back_and_holds_no_heading(text):
     """Quoted prose has no line that is one of the kind's headings, and reads back as it was."""
-    quoted = quote_prose(FEEDBACK, text)
+    quoted = escape_prose(FEEDBACK, text)
     assert FEEDBACK.heading.search(quoted) is None
-    assert unquote_prose(FEEDBACK, quoted.split("\n")) == text
+    assert unescape_prose(FEEDBACK, quoted.split("\n")) == text
 
 
 @pytest.mark.soak
@@ -112,5 +112,5 @@ def test_what_a_person_writes_is_taken_as_markdown_shows_it(written, read):
 @pytest.mark.parametrize("text", ['`"a" or "b"`', '`"\\q"`', '`"\\ud800"`'])
 def test_a_broken_code_span_is_not_guessed_at(text):
     """What begins and ends like a wrapped text and is none is refused."""
-    with pytest.raises(Unreadable, match="valid JSON in a code span"):
+    with pytest.raises(DecodeError, match="valid JSON in a code span"):
         decode_text(text)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from haytham import errors
-from haytham.agent import find_agent
+from haytham.agents.base import load_agent
 
 ERRORS = [
-    (errors.InvalidValue("phase", 9, "1, 2"), ValueError),
+    (errors.InvalidArgument("phase", 9, "1, 2"), ValueError),
     (errors.InvalidDocument([errors.Problem("is missing", 3, "Metadata", "Status", "a.md")]), ValueError),
-    (errors.NotThere("session 's'", "p/s.md", "make it"), FileNotFoundError),
-    (errors.Conflict("a", "sha256:1", "sha256:2"), RuntimeError),
-    (errors.Locked("p", 60), TimeoutError),
+    (errors.NotFound("session 's'", "p/s.md", "make it"), FileNotFoundError),
+    (errors.WriteConflict("a", "sha256:1", "sha256:2"), RuntimeError),
+    (errors.LockTimeout("p", 60), TimeoutError),
 ]
 
 
@@ -31,7 +31,7 @@ def test_an_error_is_ours_and_the_builtin_a_caller_expects(error, builtin):
 
 def test_a_message_does_not_flood_the_terminal():
     """A long value is cut in the message, and its length is told."""
-    message = str(errors.InvalidValue("idea", "x" * 10_000, "less"))
+    message = str(errors.InvalidArgument("idea", "x" * 10_000, "less"))
     assert len(message) < 200
     assert "(10000 characters)" in message
 
@@ -49,7 +49,7 @@ def raised(call):
         (lambda: {}["start"], "KeyError in {place}: 'start'"),
         (lambda: json.loads("{"), "JSONDecodeError in {place}: Expecting property name"),
         (lambda: next(iter(())), "StopIteration in {place}"),
-        (lambda: find_agent("nowhere:"), "model: found 'nowhere:'; allowed: "),
+        (lambda: load_agent("nowhere:"), "model: found 'nowhere:'; allowed: "),
     ],
 )
 def test_an_error_of_somebody_elses_code_says_what_and_where(call, said):

@@ -10,9 +10,9 @@ import time
 import pytest
 
 import scripted
-from haytham import event as event_module
-from haytham.event import Events
-from haytham.runner import Runner
+from haytham import events as event_module
+from haytham.engine.runner import Runner
+from haytham.events import Events
 from history_workers import past, worked_session
 from scripted import AT_ONCE, Desk, called
 

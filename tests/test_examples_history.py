@@ -13,7 +13,7 @@ import pytest
 
 import haytham
 from haytham import FileStore, History, Session
-from haytham.session.standing import summarize
+from haytham.session.plan import summarize
 
 ROOT = Path(__file__).parent.parent
 FACTS = "phase_1_facts/facts.md"
@@ -170,7 +170,7 @@ def test_three_days_can_be_lived_again(days, tmp_path):
     shutil.copytree(days[0], tmp_path / "copy")
     again = told("multi_day_project", tmp_path / "copy")
     assert "total snapshots: 7\n" in again
-    assert len(haytham.history(tmp_path / "copy" / "projects").list(limit=None)) == 14
+    assert len(haytham.Workspace(tmp_path / "copy" / "projects").history().list(limit=None)) == 14
 
 
 # Time travel.
@@ -274,7 +274,7 @@ def test_a_history_rests_where_the_workflow_says(travel):
         assert f"{{storage_type: {kind}}}: 1 snapshot, problems: 0\n" in said
     assert said.endswith("cleared of guest: 3\n")
     assert (folder / "projects" / "history.db").is_file()
-    assert haytham.history(folder / "projects").list(user="guest") == []
+    assert haytham.Workspace(folder / "projects").history().list(user="guest") == []
 
 
 def test_one_can_travel_again(travel, tmp_path):

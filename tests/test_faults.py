@@ -17,8 +17,8 @@ import pytest
 
 from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
-from haytham.session.problems import kind_at
-from haytham.session.shelf import Shelf
+from haytham.session.documents import DocumentRepository
+from haytham.session.validate import schema_for_path
 from workers import FORK, apart, fail_at, running, runs_to_its_end
 
 SESSION = ("idea", "run")
@@ -56,7 +56,7 @@ each_save = pytest.mark.parametrize("save", SAVES, ids=lambda save: save.__name_
 @pytest.fixture(autouse=True)
 def _still_clock():
     """Hold time still, so that the same save writes the same bytes."""
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         yield
 
 
@@ -239,7 +239,7 @@ def test_after_a_failed_save_the_next_one_works(base, monkeypatch):
         fail_at(patch, "fsync", 0)
         assert raises_input_output_error(partial(save_checkpoint, manager, 2))
     save_checkpoint(manager, 3)
-    [row, *_] = Shelf(FileStore(base)).read("session_manifest", MANIFEST).parsed.shown["phase_status"]
+    [row, *_] = DocumentRepository(FileStore(base)).read("session_manifest", MANIFEST).parsed.derived["phase_status"]
     assert (numbers(base)[save_checkpoint], row["status"]) == (3, "completed")
 
 
@@ -258,13 +258,17 @@ def state(base):
 
 def numbers(base):
     """The number that each document was saved with last, by the function that saves it."""
-    shelf = Shelf(FileStore(base))
-    return {save: shelf.read(kind_at(key), key).value[field] for save, (key, field) in HOMES.items()}
+    shelf = DocumentRepository(FileStore(base))
+    return {save: shelf.read(schema_for_path(key), key).value[field] for save, (key, field) in HOMES.items()}
 
 
 def problems(base):
     """The problems of all documents."""
-    found = (Shelf(FileStore(base)).find(kind_at(key), key) for key in state(base) if kind_at(key))
+    found = (
+        DocumentRepository(FileStore(base)).find(schema_for_path(key), key)
+        for key in state(base)
+        if schema_for_path(key)
+    )
     return [problem for document in found for problem in document.problems]
 
 

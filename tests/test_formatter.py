@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.document.render import render
+from haytham.markdown.parser import parse
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
 from hostile import KINDS, shown_values, values
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*/*.md"), key=str)
@@ -33,12 +33,12 @@ def structured(kind, value):
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_mdformat_keeps_every_structured_field(path):
     """The real mdformat over a golden file changes no structured field, shown or not, and leaves nothing to report."""
-    kind = load_kind(path.parent.name)
+    kind = load_schema(path.parent.name)
     before = parse(kind, path.read_bytes())
     after = parse(kind, formatted(path.read_text(encoding="utf-8")).encode())
     assert after.problems == ()
     assert structured(kind, after.value) == structured(kind, before.value)
-    assert after.shown == before.shown
+    assert after.derived == before.derived
 
 
 @pytest.mark.parametrize("path", CONVERTIBLE, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -53,16 +53,16 @@ def test_mdformat_keeps_every_structured_field(path):
 )
 def test_line_ends_and_a_bom_change_no_value(path, change):
     """CRLF line ends and a BOM change no value at all, content included."""
-    kind = load_kind(path.parent.name)
+    kind = load_schema(path.parent.name)
     text = path.read_bytes().decode()
     before, after = parse(kind, text.encode()), parse(kind, change(text).encode())
-    assert (after.value, after.shown, after.problems) == (before.value, before.shown, ())
+    assert (after.value, after.derived, after.problems) == (before.value, before.derived, ())
 
 
 @pytest.mark.parametrize("kind_name", [name for name in KINDS if name != "agent_output"])
 def test_bullets_and_tables_may_look_otherwise(kind_name):
     """Stars for bullets, wide tables and blank lines under headings are as good as ours."""
-    kind = load_kind(kind_name)
+    kind = load_schema(kind_name)
     for path in (path for path in GOLDEN if path.parent.name == kind_name):
         text = path.read_text(encoding="utf-8")
         head, rest = text.split("\n## ", 1)
@@ -78,7 +78,7 @@ def test_bullets_and_tables_may_look_otherwise(kind_name):
 @given(data=st.data())
 def test_a_formatted_file_is_never_misread(kind_name, data):
     """Whatever hostile text a file holds, formatting it keeps each structured field or makes the file unreadable."""
-    kind = load_kind(kind_name)
+    kind = load_schema(kind_name)
     value = data.draw(values(kind_name))
     after = parse(kind, formatted(render(kind, value, data.draw(shown_values(kind_name)))).encode())
     if not after.faults:
@@ -91,7 +91,7 @@ def test_a_formatted_file_is_never_misread(kind_name, data):
 @given(data=st.data())
 def test_formatting_hostile_scalars_loses_none(kind_name, data):
     """Where the prose is tame, hostile text in bullets, lists, maps and tables survives the formatter."""
-    kind = load_kind(kind_name)
+    kind = load_schema(kind_name)
     value = data.draw(values(kind_name))
     value = {name: "Tame." if kind.field_by_name[name].form in PROSE else content for name, content in value.items()}
     after = parse(kind, formatted(render(kind, value, data.draw(shown_values(kind_name)))).encode())

@@ -7,11 +7,10 @@ import pytest
 import scripted
 from command import edit
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
-from haytham.errors import InvalidDocument, InvalidValue
-from haytham.session.gate import Gate
-from haytham.session.problems import inspect
-from haytham.session.request import save_request
-from haytham.session.standing import summarize
+from haytham.errors import InvalidArgument, InvalidDocument
+from haytham.session.plan import summarize
+from haytham.session.review import ReviewGate, save_request
+from haytham.session.validate import validate_tree
 from scripted import Crash, Desk, Dying, called
 
 PAID = b"---\nmodel: python:paid:cheap\nhaytham: {retries: 0}\n---\nWrite.\n"
@@ -110,9 +109,9 @@ def approve(desk):
 
 
 def approve_in_the_editor(desk):
-    desk.gate.open(1)
+    desk.gate.open_review(1)
     desk.edit_feedback(1, approved="true")
-    desk.gate.stamp("ann")
+    desk.gate.bind_editor_decisions("ann")
 
 
 def approve_from_python(desk):
@@ -134,7 +133,7 @@ def test_a_decision_on_a_mended_page_completes_the_phase(mended, decide):
     assert not {"error_type", "error_message", "stack_trace"} & page.keys()
     assert ("errors" in record, record["completed"] is None) == (False, False)
     assert [(row["agent_name"], row["status"]) for row in record["ledger"]] == [("a", "completed")]
-    assert inspect(mended.session.store).problems == ()
+    assert validate_tree(mended.session.store).problems == ()
     scripted.failing.clear()
     assert mended.resume() == (("waiting", 1) if decide is request_changes else ("waiting", 2))
     assert called() == (["a"] if decide is request_changes else ["b", "c"])
@@ -162,9 +161,9 @@ def test_a_decision_leaves_a_phase_that_did_not_run_to_its_end_as_it_is(desk):
     scripted.failing.update("bc")
     assert desk.resume() == ("failed", 2)
     desk.edit(2, "b", "# b\n\nRepaired.")
-    desk.gate.open(2)
+    desk.gate.open_review(2)
     desk.edit_feedback(2, approved="true")
-    desk.gate.stamp("ann")
+    desk.gate.bind_editor_decisions("ann")
     assert checkpoint(desk, 2)["status"] == "failed"
     scripted.failing.clear()
     called()
@@ -231,7 +230,7 @@ def test_only_the_agent_that_is_meant_runs_again(second):
     second.approve(2)
     assert second.resume() == ("waiting", 3)
     assert called() == ["d", "e"]
-    assert inspect(second.session.store).problems == ()
+    assert validate_tree(second.session.store).problems == ()
 
 
 def test_each_agent_keeps_the_last_request_that_was_meant_for_it(second):
@@ -257,7 +256,7 @@ def test_what_others_cost_stays_and_is_not_spent_again(tmp_path):
     desk.resume()
     after = {row["agent_name"]: row for row in checkpoint(desk, 2)["ledger"]}
     assert (after["c"], after["b"]["cost"]) == (before["c"], 0.25)
-    calls = [(call.agent, call.attempt) for call in desk.session.read().account().calls if call.phase == 2]
+    calls = [(call.agent, call.attempt) for call in desk.session.read().spending().calls if call.phase == 2]
     assert calls == [("b", 1), ("c", 1), ("b", 2)]
 
 
@@ -348,9 +347,9 @@ def test_a_program_names_an_agent(second):
 def test_an_agent_that_the_phase_does_not_have_is_refused(second):
     """The allowed names are told, nothing is stored, and a name typed into the file stops the run with its line."""
     before = files(second, 2, "user_feedback.md")
-    with pytest.raises(InvalidValue, match="found 'd'; allowed: b, c"):
+    with pytest.raises(InvalidArgument, match="found 'd'; allowed: b, c"):
         second.request_changes(2, "Shorter.", agents=["d"])
-    with pytest.raises(InvalidValue, match="found 'd'; allowed: b, c"):
+    with pytest.raises(InvalidArgument, match="found 'd'; allowed: b, c"):
         CheckpointManager(second.base).save_user_feedback("p", "s", 2, True, False, "", ["Shorter"], agent="d")
     assert files(second, 2, "user_feedback.md") == before
     name(second, 2, "d")
@@ -377,7 +376,7 @@ def test_a_kill_while_outputs_move_to_the_next_attempt_repeats_nothing(tmp_path,
         text = desk.text(2, "c")
         desk.request_changes(2, "Shorter.", agents=["b"])
         with pytest.raises(Crash):
-            Gate(desk.over(Dying(desk.base, at, done=done))).next_attempt(2)
+            ReviewGate(desk.over(Dying(desk.base, at, done=done))).start_attempt(2)
         called()
         assert desk.resume() == ("waiting", 2)
         assert (called(), desk.text(2, "c")) == (["b"], text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,13 @@ import pytest
 import scripted
 from clones import clone, commit, git, merge
 from command import IDEA, edit, haytham, session_folder
-from haytham import CheckpointManager
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
+from haytham import CheckpointManager, clock
 from haytham.errors import InvalidDocument
-from haytham.session import Session, layout
-from haytham.session.problems import inspect
-from haytham.store import FileStore
+from haytham.markdown.parser import parse
+from haytham.markdown.schema import load_schema
+from haytham.session import Session, paths
+from haytham.session.validate import validate_tree
+from haytham.storage import FileStore
 from hostile import CONFLICT
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
@@ -104,9 +106,9 @@ def test_git_sees_no_file_of_this_machine_only(origin):
         ("checkpoints/rain_barrels/history/blobs/0123", "binary: set"),
         ("rain_barrels/history/snapshots/s/0000/000001.md", "text: unset"),
         ("rain_barrels/history/branches/s.jsonl", "merge: union"),
-        (f"rain_barrels/sessions/s/{layout.EVENTS}", "merge: union"),
-        (f"rain_barrels/sessions/s/{layout.SPEND}", "merge: union"),
-        (f"rain_barrels/sessions/s/{layout.MANIFEST}", "merge: union"),
+        (f"rain_barrels/sessions/s/{paths.EVENTS}", "merge: union"),
+        (f"rain_barrels/sessions/s/{paths.SPEND}", "merge: union"),
+        (f"rain_barrels/sessions/s/{paths.MANIFEST}", "merge: union"),
         ("rain_barrels/sessions/s/phase_1_concept/checkpoint.md", ""),
     ],
 )
@@ -124,24 +126,30 @@ def both(origin, tmp_path):
     return clone(origin, tmp_path / "mine"), clone(origin, tmp_path / "his")
 
 
+def a_minute_later():
+    """Let what one clone does be at another time than what the other one did."""
+    return clock.override(lambda: datetime.now(UTC) + timedelta(minutes=1))
+
+
 def test_two_clones_that_worked_on_different_phases_are_merged(origin, tmp_path):
     """The merge needs no hand: what both show is a note, both histories stay, and the session goes on."""
     mine, his = both(origin, tmp_path)
     assert haytham("resume", "--no-input", cwd=mine).code == 3
     edit(session_folder(his) / CONCEPT, "## Output\n", "## Output\n\nIn Lyon.\n")
-    haytham("approve", "1", "-m", "Only Lyon", cwd=his)
+    with a_minute_later():
+        haytham("approve", "1", "-m", "Only Lyon", cwd=his)
     commit(mine)
     commit(his)
     merge(mine, his)
     manifest = session_folder(mine) / "session_manifest.md"
-    assert manifest.read_text(encoding="utf-8").count("\nshown: ") == 2
+    assert manifest.read_text(encoding="utf-8").count("\nderived_digest: ") == 2
     answer = haytham("validate", cwd=mine)
     notes = answer.out.splitlines()
     assert (answer.code, len(notes) > 1) == (0, True)
     assert all(note.startswith("note: ") and manifest.name in note for note in notes)
     assert haytham("verify", cwd=mine).code == 0
     assert haytham("resume", "--no-input", "--json", cwd=mine).json["phase"] == 2
-    assert manifest.read_text(encoding="utf-8").count("\nshown: ") == 1
+    assert manifest.read_text(encoding="utf-8").count("\nderived_digest: ") == 1
     assert haytham("validate", cwd=mine).code == 0
     assert "In Lyon." in haytham("show", "2", "--task", cwd=mine).out
 
@@ -191,11 +199,11 @@ def test_derived_lines_that_a_union_merge_repeated_are_a_note(tmp_path, numbers,
     git("config", "merge.conflictStyle", style, cwd=mine)
     merge(mine, his)
     manifest = mine / "projects/p/sessions/s/session_manifest.md"
-    parsed = parse(load_kind("session_manifest"), manifest.read_bytes())
+    parsed = parse(load_schema("session_manifest"), manifest.read_bytes())
     assert len(parsed.problems) > 1
-    assert all(problem.shown and not problem.unclaimed for problem in parsed.problems)
+    assert all(problem.derived and not problem.unknown_text for problem in parsed.problems)
     saved(mine, 3)
-    assert inspect(FileStore(mine / "projects")).problems == ()
+    assert validate_tree(FileStore(mine / "projects")).problems == ()
     assert manifest.read_bytes() == saved(fresh(mine, tmp_path)).read_bytes()
 
 
@@ -206,7 +214,7 @@ def fresh(folder, tmp_path):
     created = re.search(r"- Created: (.*)", manifest.read_text(encoding="utf-8"))[1]
     manifest.unlink()
     haytham("doctor", "--user", "ann", "--mode", "mvp", cwd=copy)
-    Session(FileStore(copy / "projects"), "p", "s").change_manifest({"created": created})
+    Session(FileStore(copy / "projects"), "p", "s").update_manifest({"created": created})
     return copy
 
 
@@ -263,9 +271,10 @@ def test_a_resolved_conflict_is_approved(conflict):
 def test_conflict_markers_in_feedback_and_checkpoint_are_reported(origin, tmp_path):
     """Two clones that ran the same phase leave conflicts in its documents: each is named with its line, exit 6."""
     mine, his = both(origin, tmp_path)
-    for copy, words in ((mine, "Only Lyon"), (his, "Only Paris")):
-        haytham("resume", "--no-input", cwd=copy)
-        haytham("request-changes", "2", "-m", words, cwd=copy)
+    for copy, words, time in ((mine, "Only Lyon", nullcontext()), (his, "Only Paris", a_minute_later())):
+        with time:
+            haytham("resume", "--no-input", cwd=copy)
+            haytham("request-changes", "2", "-m", words, cwd=copy)
         commit(copy)
     merge(mine, his, check=False)
     said = haytham("validate", cwd=mine).out
@@ -303,7 +312,7 @@ def test_a_decision_on_a_page_with_markers_is_stored_unbound(copy):
     edit(page, "## Output\n", f"## Output\n\n{CONFLICT}")
     manager.save_user_feedback(*ids, 1, reviewed=True, approved=True, comments="Only Lyon")
     feedback = (session_folder(copy) / "phase_1_concept/user_feedback.md").read_text(encoding="utf-8")
-    assert ("Only Lyon" in feedback, "decided: approved" in feedback) == (True, False)
+    assert ("Only Lyon" in feedback, "bound_decision: approved" in feedback) == (True, False)
     assert haytham("resume", "--no-input", cwd=copy).code == 6
     edit(page, CONFLICT, "In Lyon.\n")
     assert haytham("resume", "--no-input", "--json", cwd=copy).json["phase"] == 2
@@ -315,7 +324,7 @@ def test_an_agents_own_text_with_markers_is_never_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(scripted, "answer", lambda agent, _: f"# {agent}\n\n{CONFLICT}")
     desk = scripted.Desk(tmp_path)
     assert desk.resume() == ("waiting", 1)
-    assert inspect(FileStore(tmp_path)).problems == ()
+    assert validate_tree(FileStore(tmp_path)).problems == ()
     desk.approve(1)
     assert desk.resume() == ("waiting", 2)
     assert CONFLICT.strip() in desk.task(2, "b")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from conftest import rounds
 from haytham import History, MemoryStore, clock
-from haytham.errors import HaythamError, InvalidValue, NotThere
-from haytham.policy import KINDS
+from haytham.config.policy import KINDS
+from haytham.errors import HaythamError, InvalidArgument, NotFound
+from haytham.history.catalog import BranchHead, BranchHeadFile
 from haytham.session import Session
-from haytham.snapshot.branch import Branch, BranchFile
 from history_workers import (
     PATHS,
     again,
@@ -78,7 +78,7 @@ def shortly(word):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_snapshot_says_who_froze_what_when(session, kind):
     """A snapshot of any kind knows its session, its user, where that stood, and the bytes of its documents."""
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC), lambda: "abcdef"):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC), lambda: "abcdef"):
         taken = past(session).take(kind, label="before the call", metadata={"why": ["x", 1, None]}, approval="1/1")
     assert (taken.id, taken.time) == ("20241124-100000000-abcdef", "2024-11-24T10:00:00Z")
     assert (taken.number, taken.kind, taken.parent, taken.project, taken.session) == (1, kind, None, "p", "s")
@@ -111,7 +111,7 @@ def test_any_other_snapshot_is_taken_though_nothing_changed(history, kind):
 def test_a_kind_that_there_is_not_is_refused(session, history):
     """Taking, listing and pruning name the kinds there are; nothing is written."""
     for act in (history.take, history.list, lambda kind: history.prune(kind=kind)):
-        with pytest.raises(InvalidValue, match="routine, phase, pre_operation, recovery, manual, fork, final"):
+        with pytest.raises(InvalidArgument, match="routine, phase, pre_operation, recovery, manual, fork, final"):
             act("weekly")
     assert not records(session).exists()
 
@@ -160,7 +160,7 @@ def test_a_session_that_is_not_there_has_no_past(tmp_path):
     """Freezing a name that no session has is an error, and leaves nothing."""
     nobody = Session(new_session(tmp_path).store, "p", "nobody")
     before = whole(tmp_path / "p")
-    with pytest.raises(NotThere, match="nobody"):
+    with pytest.raises(NotFound, match="nobody"):
         past(nobody).take()
     assert whole(tmp_path / "p") == before
 
@@ -190,7 +190,7 @@ def test_numbers_grow_whatever_the_clock_does(session, history, change):
     moment = datetime(2024, 11, 24, 10, tzinfo=UTC)
     taken = []
     for at in range(5):
-        with clock.replaced(lambda at=at: moment + at * change):
+        with clock.override(lambda at=at: moment + at * change):
             taken.append(history.take())
     assert numbers(taken) == [1, 2, 3, 4, 5]
     assert past(session).list() == taken[::-1]
@@ -229,7 +229,7 @@ def test_snapshots_are_listed_newest_first(session, history):
 @pytest.mark.parametrize("given", [{"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"offset": "1"}, {"limit": True}])
 def test_limit_and_offset_count(history, given):
     """Anything but a whole number from 0 on is refused."""
-    with pytest.raises(InvalidValue, match=r"limit|offset"):
+    with pytest.raises(InvalidArgument, match=r"limit|offset"):
         history.list(**given)
 
 
@@ -239,7 +239,7 @@ def test_a_snapshot_is_found_by_what_a_person_says(history):
     third = taken[2]
     for word in (third.id, third.id.rpartition("-")[2], "3", "#3", "000003", 3, third):
         assert history.get(word) == third
-    with pytest.raises(InvalidValue, match=r"part of one id only; this is part of 12: .*, .*"):
+    with pytest.raises(InvalidArgument, match=r"part of one id only; this is part of 12: .*, .*"):
         history.get(third.id[:8] + "-")
 
 
@@ -249,8 +249,8 @@ def test_a_snapshot_that_there_is_not_is_an_error(session, history, word):
     history.take()
     before = whole(session.store.base)
     acts = (history.get, history.documents, history.restore, history.compare, history.delete, history.pin)
-    for act in (*acts, partial(history.fork, name="f"), partial(history.read, path="x"), history.stored):
-        with pytest.raises(NotThere) as caught:
+    for act in (*acts, partial(history.fork, name="f"), partial(history.read, path="x"), history.stored_size):
+        with pytest.raises(NotFound) as caught:
             act(word)
         assert len(str(caught.value)) < 400
     assert whole(session.store.base) == before
@@ -260,7 +260,7 @@ def test_a_snapshot_that_there_is_not_is_an_error(session, history, word):
 def test_no_word_is_no_snapshot(history, word):
     """An empty word, or what is no text, is refused though there is only one snapshot."""
     history.take()
-    with pytest.raises(InvalidValue, match="its id, a part of it, or its number"):
+    with pytest.raises(InvalidArgument, match="its id, a part of it, or its number"):
         history.get(word)
 
 
@@ -279,7 +279,7 @@ def test_a_document_is_read_as_it_was(session, history):
     second = history.take()
     assert {path: history.read(first, path) for path in history.documents(first)} == before
     assert history.read(second, "notes.txt") == b"a note\n"
-    with pytest.raises(NotThere, match=r"notes\.txt in snapshot 1"):
+    with pytest.raises(NotFound, match=r"notes\.txt in snapshot 1"):
         history.read(first, "notes.txt")
 
 
@@ -400,14 +400,14 @@ def test_a_tree_closes_the_gaps_that_removals_left(history):
 
 def test_a_tree_may_be_thousands_long(tmp_path):
     """A line of snapshots longer than Python nests calls is drawn all the same."""
-    from haytham.snapshot.snapshot import Snapshot
-    from haytham.snapshot.tree import grown
+    from haytham.history.fork import build_forest
+    from haytham.history.snapshot import Snapshot
 
     facts = dict.fromkeys(("user", "phase", "label", "approval", "workflow"))
     facts |= {"kind": "manual", "project": "p", "session": "s", "status": "x", "step": 0, "time": "", "raw": 0}
     ids = [None, *(str(number) for number in range(5000))]
     line = [Snapshot(id=ids[at + 1], number=at + 1, parent=ids[at], added=0, **facts) for at in range(5000)]
-    (node,), depth = grown([line]), 1
+    (node,), depth = build_forest([line]), 1
     while node.children:
         (node,), depth = node.children, depth + 1
     assert depth == 5000
@@ -457,12 +457,12 @@ def test_a_step_where_nothing_changed_takes_nothing(counting):
 def test_a_step_takes_a_snapshot_once_the_interval_is_over(counting):
     """However few steps were made: half an hour after the last snapshot the next step takes one."""
     moment = datetime(2024, 11, 24, 10, tzinfo=UTC)
-    with clock.replaced(lambda: moment):
+    with clock.override(lambda: moment):
         past(counting).take()
         write(counting, 2, "changed")
     told = []
     for minutes in (29, 30, 31, 32):
-        with clock.replaced(lambda minutes=minutes: moment + timedelta(minutes=minutes)):
+        with clock.override(lambda minutes=minutes: moment + timedelta(minutes=minutes)):
             taken = past(counting).step()
             told.append(None if taken is None else taken.number)
     assert told == [None, None, 2, None]
@@ -587,7 +587,7 @@ def test_two_sessions_are_compared(session, history):
         assert "+other" in history.compare(*sides).texts[PATHS[2]]
     assert history.compare(fork, session).changed_fields["manifest.session_id"].new == "s"
     other = new_session(session.store.base, project="q")
-    with pytest.raises(InvalidValue, match="one of project p"):
+    with pytest.raises(InvalidArgument, match="one of project p"):
         history.compare(other)
 
 
@@ -685,7 +685,7 @@ def test_two_snapshots_with_one_number_both_stay(merged):
 def test_a_number_that_two_snapshots_have_is_refused_with_both_ids(merged):
     """A number that does not say which snapshot is meant is an error that lists the ids."""
     session, mine, his = merged
-    with pytest.raises(InvalidValue, match="its id, as 2 have this number") as caught:
+    with pytest.raises(InvalidArgument, match="its id, as 2 have this number") as caught:
         past(session).get(2)
     assert mine.id in str(caught.value)
     assert his.id in str(caught.value)
@@ -699,8 +699,8 @@ def test_what_two_clones_remember_is_joined(session):
     ]
     branch_file(session).parent.mkdir(parents=True, exist_ok=True)
     branch_file(session).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in two))
-    branch = BranchFile(session.store, session.project_id, session.session_id)
-    assert branch.read() == Branch(shelf=1, last=7, head="b", head_after=5, step=9)
+    branch = BranchHeadFile(session.store, session.project_id, session.session_id)
+    assert branch.read() == BranchHead(shelf=1, last=7, head="b", head_after=5, step=9)
     branch.change(step=10)
     assert branch_file(session).read_bytes().count(b"\n") == 1
 

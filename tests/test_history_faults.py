@@ -11,7 +11,7 @@ import pytest
 from conftest import SOAK, rounds
 from haytham import History
 from haytham.session import Session
-from haytham.session.standing import summarize
+from haytham.session.plan import summarize
 from history_workers import (
     FOLDERS,
     again,

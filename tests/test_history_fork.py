@@ -10,11 +10,11 @@ from functools import partial
 import pytest
 
 from haytham import History, ProjectManager, clock
-from haytham.errors import BothChanged, HaythamError, InvalidDocument, InvalidValue, NotThere, Running
+from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, InvalidDocument, MergeConflict, NotFound
 from haytham.session import Session
-from haytham.session.layout import session_lock
-from haytham.session.standing import summarize
-from haytham.store import FileStore
+from haytham.session.paths import session_lock
+from haytham.session.plan import summarize
+from haytham.storage import FileStore
 from history_workers import (
     FOLDERS,
     PATHS,
@@ -78,7 +78,7 @@ def test_a_fork_does_not_touch_its_parent(session, which):
 
 def test_a_fork_is_a_session_of_its_own(session):
     """It has its own id and times, and says where it comes from and why."""
-    with clock.replaced(lambda: datetime(2031, 1, 2, 3, 4, 5, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2031, 1, 2, 3, 4, 5, tzinfo=UTC)):
         fork = past(session).fork("1", name="f", purpose="another market")
     mine, his = again(session).read().manifest.value, again(fork).read().manifest.value
     assert (his["session_id"], his["created"]) == ("f", "2031-01-02T03:04:05Z")
@@ -153,7 +153,7 @@ def test_a_name_that_cannot_be_had_is_refused(session, name):
     """One that a session has, or that is no name of a folder: nothing is made."""
     new_session(session.store.base, name="f")
     before = whole(session.store.base / "p")
-    with pytest.raises(InvalidValue, match="name of a fork"):
+    with pytest.raises(InvalidArgument, match="name of a fork"):
         past(session).fork(name=name)
     assert whole(session.store.base / "p") == before
 
@@ -163,7 +163,7 @@ def test_the_past_of_a_session_whose_folder_is_gone_is_not_taken_over(session):
     lost = worked_session(session.store.base, name="lost")
     kept = [History(lost).take(), History(lost).take()]
     shutil.rmtree(place(lost))
-    with pytest.raises(InvalidValue, match="name of a fork"):
+    with pytest.raises(InvalidArgument, match="name of a fork"):
         past(session).fork(name="lost")
     past(lost).restore(kept[0])
     assert (text_of(lost, 2), past(lost).list()[1:]) == ("two", kept[::-1])
@@ -211,7 +211,7 @@ def test_a_name_that_two_want_at_once_is_had_by_one(session):
     def try_to_fork(text):
         try:
             past(session).fork("1", name="f", purpose=text)
-        except InvalidValue:
+        except InvalidArgument:
             return None
         return text
 
@@ -266,7 +266,7 @@ def test_what_both_have_changed_stops_a_merge(session, fork):
     work(session, 2, "mine")
     work(fork, 2, "his")
     before = all_of(session)
-    with pytest.raises(BothChanged, match=r"phase_2_two/b\.md") as caught:
+    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md") as caught:
         past(session).merge(fork, [1, 2])
     assert PATHS[2] in caught.value.documents
     assert all(path.startswith(f"{FOLDERS[2]}/") for path in caught.value.documents)
@@ -305,14 +305,14 @@ def test_siblings_and_grandchildren_are_merged_by_where_they_parted(session):
     assert (text_of(right, 1), text_of(right, 2)) == ("below one", "right two")
     assert past(session).merge(below, [1]) == [1]
     write(left, 2, "left two")
-    with pytest.raises(BothChanged, match=r"phase_2_two/b\.md"):
+    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md"):
         past(right).merge(left, [2])
 
 
 def test_siblings_that_parted_at_different_moments_count_as_changed(session):
     """Where two forks began with different texts of a phase nobody can tell who changed it: it is not guessed."""
     early, late = past(session).fork("1", name="early"), past(session).fork(name="late")
-    with pytest.raises(BothChanged, match=r"phase_2_two/b\.md"):
+    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md"):
         History(early).merge(late, [2])
     assert History(early).merge(late, [1, 3]) == []
 
@@ -321,13 +321,13 @@ def test_strangers_are_not_merged(session):
     """Of two sessions that do not come from each other every phase that differs counts as changed by both."""
     stranger = worked_session(session.store.base, name="stranger")
     before = all_of(session)
-    with pytest.raises(BothChanged):
+    with pytest.raises(MergeConflict):
         past(session).merge(stranger, [2])
-    with pytest.raises(InvalidValue, match="another one of project p"):
+    with pytest.raises(InvalidArgument, match="another one of project p"):
         past(session).merge("s", [1])
-    with pytest.raises(InvalidValue, match="another one of project p"):
+    with pytest.raises(InvalidArgument, match="another one of project p"):
         past(session).merge(new_session(session.store.base, project="q"), [1])
-    with pytest.raises(NotThere, match="nobody"):
+    with pytest.raises(NotFound, match="nobody"):
         past(session).merge("nobody", [1])
     assert all_of(session) == before
 
@@ -336,7 +336,7 @@ def test_strangers_are_not_merged(session):
 def test_only_phases_that_there_are_are_merged(session, fork, numbers):
     """A phase that neither has is refused, and so are the others of the same call."""
     write(fork, 1, "his one")
-    with pytest.raises(InvalidValue, match="phase"):
+    with pytest.raises(InvalidArgument, match="phase"):
         past(session).merge(fork, numbers)
     assert text_of(session, 1) == "one"
 
@@ -344,7 +344,7 @@ def test_only_phases_that_there_are_are_merged(session, fork, numbers):
 def test_a_merge_is_refused_while_the_session_runs(session, fork):
     """This one's documents are replaced, so that nobody else may be at work on it; the other may run."""
     write(fork, 2, "his")
-    with session.store.run_lock(session_lock("p", "s")), pytest.raises(Running):
+    with session.store.run_lock(session_lock("p", "s")), pytest.raises(AlreadyRunning):
         past(session).merge(fork, [2])
     with session.store.run_lock(session_lock("p", "f")):
         assert past(session).merge(fork, [2]) == [2]
@@ -381,7 +381,7 @@ def test_a_fork_is_discarded_and_only_it(session, fork):
 
 def digests(session, snapshot):
     """The digests of the documents of a snapshot, as the names of their bytes say them."""
-    from haytham.store.protocol import bytes_digest
+    from haytham.storage.base import bytes_digest
 
     documents = past(session).documents(snapshot)
     return {bytes_digest(past(session).read(snapshot, path)).removeprefix("sha256:") for path in documents}
@@ -400,11 +400,11 @@ def test_what_is_no_fork_is_not_discarded(session, fork):
     """Neither a session that was not forked, nor a fork that has forks, nor one that runs."""
     below = History(fork).fork(name="below")
     before = whole(session.store.base / "p")
-    with pytest.raises(InvalidValue, match="not forked from another"):
+    with pytest.raises(InvalidArgument, match="not forked from another"):
         past(session).discard()
-    with pytest.raises(InvalidValue, match="discard first: below"):
+    with pytest.raises(InvalidArgument, match="discard first: below"):
         History(fork).discard()
-    with session.store.run_lock(session_lock("p", "below")), pytest.raises(Running):
+    with session.store.run_lock(session_lock("p", "below")), pytest.raises(AlreadyRunning):
         History(below).discard()
     with pytest.raises(HaythamError):
         History(Session(session.store, "p", "nobody")).discard()
@@ -417,7 +417,7 @@ def test_what_is_no_fork_is_not_discarded(session, fork):
 def test_the_parent_of_a_fork_keeps_its_fork_point(session):
     """A snapshot that a fork comes from is not deleted while the fork is there."""
     fork = past(session).fork("1", name="f")
-    with pytest.raises(InvalidValue, match="discard the fork first"):
+    with pytest.raises(InvalidArgument, match="discard the fork first"):
         past(session).delete("1")
     History(fork).discard()
     assert past(session).delete("1") not in {one.id for one in past(session).list()}

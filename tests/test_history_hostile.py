@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from haytham import History, history
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.document.render import render
-from haytham.errors import HaythamError, InvalidDocument, InvalidValue
-from haytham.store.protocol import bytes_digest
+from haytham import History, Workspace
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
+from haytham.markdown.parser import parse
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
+from haytham.storage.base import bytes_digest
 from history_workers import (
     PATHS,
     again,
@@ -278,13 +278,13 @@ def test_bytes_that_swell_are_not_followed(session):
 def value_of(session, which):
     """What the record of a snapshot says."""
     data = record_file(session, past(session).get(which)).read_bytes()
-    return parse(load_kind("snapshot"), data).value
+    return parse(load_schema("snapshot"), data).value
 
 
 def forge(session, value, name="9" * 6):
     """Put a record there that has its own digest in its name, as a sound one has; its id."""
     value = {**value, "id": f"20300101-000000000-{name}", "number": 7, "parent": None}
-    data = render(load_kind("snapshot"), value, {}).encode()
+    data = render(load_schema("snapshot"), value, {}).encode()
     short = bytes_digest(data).removeprefix("sha256:")[:16]
     (records(session) / "0000" / f"000007.{value['id']}.{short}.md").write_bytes(data)
     return value["id"]
@@ -617,7 +617,7 @@ def test_a_branch_that_remembers_another_shelf_loses_no_number(session, shelf):
 def forge_at(session, value, number):
     """Put a sound record there under a number of its own."""
     value = {**value, "id": f"20300101-000000000-{number:06d}", "number": number}
-    data = render(load_kind("snapshot"), value, {}).encode()
+    data = render(load_schema("snapshot"), value, {}).encode()
     short = bytes_digest(data).removeprefix("sha256:")[:16]
     file = records(session) / f"{number // 100:04d}" / f"{number:06d}.{value['id']}.{short}.md"
     file.parent.mkdir(exist_ok=True)
@@ -637,8 +637,8 @@ def test_a_folder_that_is_no_session_hides_no_past(session, truth):
     (records(session).parent / "stray.md").write_text("x", encoding="utf-8")
     (records(session).parent / ("w" * 150) / "0000").mkdir(parents=True)
     (records(session).parent / ("w" * 150) / "0000" / "x.md").write_text("x", encoding="utf-8")
-    assert history(base).list() == truth
-    assert history(base).prune() == []
+    assert Workspace(base).history().list() == truth
+    assert Workspace(base).history().prune() == []
     assert past(session).verify() == []
     assert [node.snapshot for node in past(session).tree()] == [truth[-1]]
     assert past(session).fork("1", name="f").session_id == "f"
@@ -652,12 +652,12 @@ def test_a_past_that_cannot_be_read_hides_no_other(session, truth):
     taken = History(other).take()
     shutil.rmtree(session.store.base / "p" / "workflows")
     put(session, "session_manifest.md", "garbled")
-    assert set(history(session.store.base).list()) == {*truth, taken}
+    assert set(Workspace(session.store.base).history().list()) == {*truth, taken}
 
 
 def test_a_name_of_a_user_is_checked(session):
     """Clearing needs a user: no empty word clears all."""
     for user in ("", None, "../x"):
-        with pytest.raises(InvalidValue):
-            history(session.store.base).clear(user)
+        with pytest.raises(InvalidArgument):
+            Workspace(session.store.base).history().clear(user)
     assert len(past(session).list()) == 3

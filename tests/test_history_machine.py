@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from conftest import rounds
 from haytham import History, clock
-from haytham.errors import BothChanged, InvalidValue, NotThere
-from haytham.policy import KINDS
+from haytham.config.policy import KINDS
+from haytham.errors import InvalidArgument, MergeConflict, NotFound
 from haytham.session import Session
-from haytham.store import FileStore
+from haytham.storage import FileStore
 from history_workers import new_session, place, tree
 
 PATHS = ["a.md", "a.md/b.md", "phase_1_one/x.md", "phase_2_two/deep/y.md", "phase_2_two/deep", "set_aside/1/z.md"]
@@ -148,7 +148,7 @@ class Histories(RuleBasedStateMachine):
         mine, his = self.state(name), self.state(source)
         try:
             merged = self.history(name).merge(source, [2])
-        except (BothChanged, InvalidValue):
+        except (MergeConflict, InvalidArgument):
             assert self.state(name) == mine
             return
         found = self.state(name)
@@ -158,12 +158,12 @@ class Histories(RuleBasedStateMachine):
     @rule(which=sessions)
     def discard(self, which):
         name = self.named(which)
-        with suppress(InvalidValue):  # it is no fork, or has forks
+        with suppress(InvalidArgument):  # it is no fork, or has forks
             self.history(name).discard()
             self.held = {key: held for key, held in self.held.items() if key[0] != name}
 
     def now(self):
-        return clock.replaced(lambda: START + timedelta(days=self.day))
+        return clock.override(lambda: START + timedelta(days=self.day))
 
     @rule(which=sessions, days=st.sampled_from([0, 8, 31]), older_than=st.sampled_from([None, "0m", "10d"]))
     def prune(self, which, days, older_than):
@@ -177,7 +177,7 @@ class Histories(RuleBasedStateMachine):
     def delete(self, which, at):
         name = self.named(which)
         listed = self.history(name).list()
-        with suppress(InvalidValue, NotThere):  # a fork comes from it
+        with suppress(InvalidArgument, NotFound):  # a fork comes from it
             self.history(name).delete(listed[at % len(listed)] if listed else "1")
 
     @invariant()

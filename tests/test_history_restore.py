@@ -13,11 +13,11 @@ from functools import partial
 import pytest
 
 from haytham import History
-from haytham.errors import HaythamError, InvalidValue, Running
+from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument
 from haytham.session import Session
-from haytham.session.layout import session_lock
-from haytham.session.standing import summarize
-from haytham.store import FileStore
+from haytham.session.paths import session_lock
+from haytham.session.plan import summarize
+from haytham.storage import FileStore
 from history_workers import (
     FOLDERS,
     PATHS,
@@ -388,9 +388,9 @@ def test_a_restore_is_refused_while_the_session_runs(session):
     write(session, 2, "newer")
     before = whole(session.store.base / "p")
     with session.store.run_lock(session_lock("p", "s")):
-        with pytest.raises(Running, match=str(os.getpid())):
+        with pytest.raises(AlreadyRunning, match=str(os.getpid())):
             past(session).restore("1")
-        assert apart(lambda: refused(session)) == "Running"
+        assert apart(lambda: refused(session)) == "AlreadyRunning"
     assert whole(session.store.base / "p") == before
     past(session).restore("1")
     assert text_of(session, 2) == "two"
@@ -398,7 +398,10 @@ def test_a_restore_is_refused_while_the_session_runs(session):
 
 def test_a_rollback_is_refused_while_the_session_runs(session, caplog):
     """An operation that fails beside a run leaves the documents alone, says what to restore, and that works later."""
-    with session.store.run_lock(session_lock("p", "s")), pytest.raises(Running, match=str(os.getpid())) as refusal:
+    with (
+        session.store.run_lock(session_lock("p", "s")),
+        pytest.raises(AlreadyRunning, match=str(os.getpid())) as refusal,
+    ):
         fail_after_writing(session, "half")
     assert isinstance(refusal.value.__cause__, RuntimeError)
     assert text_of(session, 2) == "half"
@@ -437,7 +440,7 @@ def is_running(session):
     try:
         with session.store.run_lock(session_lock("p", "s")):
             return False
-    except Running:
+    except AlreadyRunning:
         return True
 
 
@@ -456,7 +459,7 @@ def test_another_sessions_snapshot_is_refused_by_name(session):
     taken = History(other).take()
     before = whole(session.store.base)
     for word in (taken, taken.id):
-        with pytest.raises(InvalidValue, match="one of session s; this is one of other"):
+        with pytest.raises(InvalidArgument, match="one of session s; this is one of other"):
             past(session).restore(word)
     assert whole(session.store.base) == before
 

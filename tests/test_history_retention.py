@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham import History, MemoryStore, clock, history
-from haytham.errors import InvalidDocument, InvalidValue
-from haytham.policy import KINDS, RETENTION, Rule
+from haytham import History, MemoryStore, Workspace, clock
+from haytham.config.policy import KINDS, RETENTION, RetentionRule
+from haytham.config.workflow import FILE
+from haytham.errors import InvalidArgument, InvalidDocument
+from haytham.history import retention
+from haytham.history.snapshot import Snapshot
 from haytham.session import Session
-from haytham.snapshot import retention
-from haytham.snapshot.snapshot import Snapshot
-from haytham.workflow import FILE
 from history_workers import (
     blobs,
     copied,
@@ -62,14 +62,14 @@ def left(session):
 
 def take(session, kind="routine", day=0, **given):
     """Freeze something new on a day."""
-    with clock.replaced(lambda: START + timedelta(days=day)):
+    with clock.override(lambda: START + timedelta(days=day)):
         put(session, "notes.txt", f"note {len(blobs(session))}")
         return past(session).take(kind, **given)
 
 
 def prune(session, day=0, **given):
     """Let go on a day what may go; the numbers of it."""
-    with clock.replaced(lambda: START + timedelta(days=day)):
+    with clock.override(lambda: START + timedelta(days=day)):
         return numbers(past(session).prune(**given))
 
 
@@ -108,8 +108,8 @@ def test_to_keep_none_is_an_error(number):
     """In a workflow it is named with its line; a rule made by hand is refused as well."""
     with pytest.raises(InvalidDocument, match=r"workflow\.yaml:\d+.*keep_last"):
         _ = source(f"{{retention: {{routine: {{keep_last: {number}}}}}}}").workflow
-    with pytest.raises(InvalidValue, match=r"retention\.routine\.keep_last"):
-        retention.outdated([], {"routine": Rule(keep_last=number)}, now="2024-11-24T10:00:00Z", kept=())
+    with pytest.raises(InvalidArgument, match=r"retention\.routine\.keep_last"):
+        retention.expired([], {"routine": RetentionRule(keep_last=number)}, now="2024-11-24T10:00:00Z", kept=())
 
 
 @pytest.mark.parametrize("text", ["{retention: {manual: {keep_last: 1}}}", "{retention: {final: {}}}", "{keep: 1}"])
@@ -123,7 +123,7 @@ def test_what_is_always_kept_has_no_rule(text):
 def test_a_rule_in_the_workflow_is_added_to_the_usual_ones(thrifty):
     """What a workflow says of one kind leaves the others as they are."""
     rules = past(thrifty).policy.retention
-    assert rules == {**RETENTION, "routine": Rule(keep_last=2)}
+    assert rules == {**RETENTION, "routine": RetentionRule(keep_last=2)}
     take(thrifty, "recovery")
     for _ in range(4):
         take(thrifty)
@@ -261,7 +261,7 @@ def test_a_single_snapshot_is_deleted(session):
     for kind in ("final", "manual", "routine"):
         take(session, kind)
     past(session).pin("2")
-    with pytest.raises(InvalidValue, match="unpin it first"):
+    with pytest.raises(InvalidArgument, match="unpin it first"):
         past(session).delete("2")
     past(session).unpin("2")
     for number in ("3", "1", "2"):
@@ -305,7 +305,7 @@ def test_an_age_lets_go_whatever_the_rules_say(session):
 )
 def test_a_length_of_time_is_written_as_people_do(text, length):
     """A number and minutes, hours, days or weeks."""
-    assert retention.span(text) == length
+    assert retention.parse_duration(text) == length
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_a_length_of_time_is_written_as_people_do(text, length):
 def test_what_is_no_length_of_time_is_refused_in_a_sentence(session, text):
     """What was found and what is allowed, and nothing is let go."""
     take(session)
-    with pytest.raises(InvalidValue, match=r"age: found .*; allowed: ") as caught:
+    with pytest.raises(InvalidArgument, match=r"age: found .*; allowed: ") as caught:
         past(session).prune(older_than=text)
     assert "\n" not in str(caught.value)
     assert left(session) == [1]
@@ -347,7 +347,7 @@ def test_a_time_before_the_calendar_lets_nothing_go(session):
 # Pure.
 
 times = st.datetimes(datetime(2024, 1, 1), datetime(2024, 12, 31)).map(lambda at: at.strftime("%Y-%m-%dT%H:%M:%SZ"))  # noqa: DTZ001
-rules = st.builds(Rule, st.none() | st.integers(1, 5), st.none() | st.integers(0, 400))
+rules = st.builds(RetentionRule, st.none() | st.integers(1, 5), st.none() | st.integers(0, 400))
 policies = st.dictionaries(st.sampled_from(KINDS), rules)
 lines_of_snapshots = st.lists(
     st.tuples(st.sampled_from(KINDS), times, st.none() | st.just("x"), st.none() | st.sampled_from("123")), max_size=25
@@ -371,14 +371,14 @@ def made(line):
 def test_the_rules_let_go_what_may_go_and_no_more(line, policy, kept):
     """What stays for others' sake stays; what goes is beyond its rule; what is left obeys the rules, and stays."""
     snapshots = made(line)
-    gone = retention.outdated(snapshots, policy, now=NOW, kept=kept)
+    gone = retention.expired(snapshots, policy, now=NOW, kept=kept)
     assert gone == [one.id for one in snapshots if one.id in gone]
     stays = retention.protected(snapshots, kept)
     assert not stays & set(gone)
     remaining = [one for one in snapshots if one.id not in gone]
-    assert retention.outdated(remaining, policy, now=NOW, kept=kept) == []
+    assert retention.expired(remaining, policy, now=NOW, kept=kept) == []
     for one in snapshots:
-        rule = policy.get(one.kind, Rule())
+        rule = policy.get(one.kind, RetentionRule())
         later = sum(other.kind == one.kind and other.number > one.number for other in snapshots)
         surplus = rule.keep_last is not None and later >= rule.keep_last
         old = rule.cleanup_after_days is not None and age(one) > timedelta(days=rule.cleanup_after_days)
@@ -410,7 +410,7 @@ def test_what_always_stays(line, kept):
 def test_a_limit_lets_the_oldest_go(line, most, stays):
     """No more than so many are left, as far as those that must stay let them; the oldest go first."""
     snapshots = made(line)
-    gone = retention.surplus(snapshots, most, stays)
+    gone = retention.excess(snapshots, most, stays)
     free = [one.id for one in snapshots if one.id not in stays]
     assert gone == free[: len(gone)]
     assert len(gone) == min(max(len(snapshots) - most, 0), len(free))
@@ -430,7 +430,7 @@ def test_a_dry_run_lists_exactly_what_a_run_removes(line, day, older_than):
     session = Session(MemoryStore(), "p", "s")
     session.create(user_id="u", source=source(KEEP_TWO), mode="all")
     for at, (kind, taken, pinned, forked) in enumerate(line):
-        with clock.replaced(lambda taken=taken: START + timedelta(days=taken)):
+        with clock.override(lambda taken=taken: START + timedelta(days=taken)):
             session.store.write(f"{session.prefix}notes.txt", f"note {at}".encode())
             snapshot = History(session).take(kind)
         if pinned:
@@ -438,7 +438,7 @@ def test_a_dry_run_lists_exactly_what_a_run_removes(line, day, older_than):
         if forked and at % 3 == 0:
             History(session).fork(snapshot, name=f"f{at}")
     before = History(session).list()
-    with clock.replaced(lambda: START + timedelta(days=day)):
+    with clock.override(lambda: START + timedelta(days=day)):
         told = History(session).prune(dry_run=True, older_than=older_than)
         assert History(session).list() == before
         assert History(session).prune(older_than=older_than) == told
@@ -466,14 +466,14 @@ def many(tmp_path):
 def test_all_snapshots_are_listed_newest_first(many):
     """Of all users or one, over projects and sessions, a part of them at a time."""
     base, _ = many
-    every, ann = history(base).list(), history(base).list("ann")
-    assert (len(every), len(ann), history(base).list("nobody")) == (9, 6, [])
+    every, ann = Workspace(base).history().list(), Workspace(base).history().list("ann")
+    assert (len(every), len(ann), Workspace(base).history().list("nobody")) == (9, 6, [])
     assert [one.time for one in every] == sorted((one.time for one in every), reverse=True)
     assert {one.project for one in ann} == {"p", "q"}
-    assert history(base).list("ann", limit=2, offset=1) == ann[1:3]
-    assert history(base).list(limit=0) == history(base).list(offset=9) == []
-    with pytest.raises(InvalidValue, match="limit"):
-        history(base).list(limit=-1)
+    assert Workspace(base).history().list("ann", limit=2, offset=1) == ann[1:3]
+    assert Workspace(base).history().list(limit=0) == Workspace(base).history().list(offset=9) == []
+    with pytest.raises(InvalidArgument, match="limit"):
+        Workspace(base).history().list(limit=-1)
 
 
 def test_a_users_snapshots_are_cleared(many):
@@ -481,9 +481,9 @@ def test_a_users_snapshots_are_cleared(many):
     base, (mine, his, _) = many
     past(mine).pin("1")
     past(mine).fork("2", name="f")
-    assert history(base).clear("ann") == 6
+    assert Workspace(base).history().clear("ann") == 6
     assert numbers(past(mine).list()) == [2]
-    assert (len(history(base).list("bob")), history(base).clear("nobody")) == (3, 0)
+    assert (len(Workspace(base).history().list("bob")), Workspace(base).history().clear("nobody")) == (3, 0)
     assert past(his).verify() == past(mine).verify() == []
     assert past(mine).take().number == 4
 
@@ -491,12 +491,12 @@ def test_a_users_snapshots_are_cleared(many):
 def test_all_sessions_are_pruned(many):
     """Each by its own rules, what goes is told, and a session that cannot be hides no other."""
     base, sessions = many
-    assert history(base).prune() == []
+    assert Workspace(base).history().prune() == []
     for wrong in ({"older_than": "soon"}, {"kind": "weekly"}):
-        with pytest.raises(InvalidValue, match="found"):
-            history(base).prune(**wrong)
-    told = history(base).prune(older_than="0m", dry_run=True)
+        with pytest.raises(InvalidArgument, match="found"):
+            Workspace(base).history().prune(**wrong)
+    told = Workspace(base).history().prune(older_than="0m", dry_run=True)
     assert len(told) == 6
     (records(sessions[0]) / "removed.jsonl").mkdir()
-    gone = history(base).prune(older_than="0m")
+    gone = Workspace(base).history().prune(older_than="0m")
     assert {(one.project, one.session) for one in gone} >= {("p", "t"), ("q", "s")}

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham import History, MemoryStore, history
-from haytham.errors import HistoryOff, InvalidDocument, InvalidValue
-from haytham.event import Events
-from haytham.runner import Runner
-from haytham.session.layout import EVENTS
-from haytham.session.standing import summarize
-from haytham.snapshot.blobs import Blobs
-from haytham.snapshot.snapshot import Row
-from haytham.store import FileStore, SqliteStore
-from haytham.store.protocol import bytes_digest
+from haytham import History, MemoryStore, Workspace
+from haytham.engine.runner import Runner
+from haytham.errors import HistoryDisabled, InvalidArgument, InvalidDocument
+from haytham.events import Events
+from haytham.history.blobs import BlobStore
+from haytham.history.snapshot import FileEntry
+from haytham.session.paths import EVENTS
+from haytham.session.plan import summarize
+from haytham.storage import FileStore, SqliteStore
+from haytham.storage.base import bytes_digest
 from history_workers import (
     PATHS,
     again,
@@ -83,7 +83,7 @@ def test_a_past_is_the_same_wherever_it_rests(session):
     assert [one.number for one in trusted(session).list()] == [3, 2, 1]
     assert trusted(session).get(first.id) == first
     assert trusted(session).read("1", PATHS[1]) == before[PATHS[1]]
-    assert trusted(session).stored("1") > 0
+    assert trusted(session).stored_size("1") > 0
     assert trusted(session).verify() == []
 
 
@@ -111,7 +111,7 @@ def test_snapshots_are_let_go_wherever_they_rest(session):
     trusted(session).delete("22")
     assert trusted(session).take().number == 23
     assert trusted(session).verify() == []
-    everywhere = history(session.store.base, may_run_code=True)
+    everywhere = Workspace(session.store.base, trust_code=True).history()
     assert (len(everywhere.list("u")), everywhere.clear("u"), everywhere.list()) == (21, 21, [])
     assert trusted(session).take().number == 24
 
@@ -145,7 +145,7 @@ def test_a_path_that_leads_out_is_for_those_who_are_trusted(tmp_path, kind, path
     session = worked_session(tmp_path / "projects", f"{{storage_type: {kind}, storage_path: {place}}}")
     before = sorted(tmp_path.iterdir())
     for act in (past(session).take, past(session).list, partial(past(session).fork, name="f")):
-        with pytest.raises(InvalidValue, match="not trusted"):
+        with pytest.raises(InvalidArgument, match="not trusted"):
             act()
     assert sorted(tmp_path.iterdir()) == before
     assert trusted(session).take().number == 1
@@ -193,11 +193,11 @@ def test_a_store_of_ones_own_needs_trust(tmp_path, kind):
     """Code that a workflow names runs only where that is allowed; else the error says so, and nothing is written."""
     session = worked_session(tmp_path / "projects", f"{{storage_type: '{kind}', storage_path: mine}}")
     before = whole(session.store.base / "p")
-    with pytest.raises(InvalidValue, match="storage type"):
+    with pytest.raises(InvalidArgument, match="storage type"):
         past(session).take()
     assert whole(session.store.base / "p") == before
     if kind != "history_workers:OwnStore":
-        with pytest.raises(InvalidValue, match="storage"):
+        with pytest.raises(InvalidArgument, match="storage"):
             trusted(session).take()
         assert summarize(again(session).read()).status == "in_progress"
 
@@ -244,12 +244,12 @@ def test_plain_and_packed_bytes_are_read_side_by_side(tmp_path):
     session = worked_session(tmp_path / "projects")
     packed = past(session).take()
     before = tree(place(session))
-    session.accept_workflow(source("{compress: false}"))
+    session.switch_workflow(source("{compress: false}"))
     plain = past(session).take()
     names = [path.name for path in blobs(session)]
     assert {name.endswith(".gz") for name in names} == {True, False}
     assert len({name.removesuffix(".gz") for name in names}) == len(names)
-    session.accept_workflow(source())
+    session.switch_workflow(source())
     past(session).take()
     assert past(session).read(plain, "session_manifest.md") != past(session).read(packed, "session_manifest.md")
     past(session).restore(packed)
@@ -285,13 +285,13 @@ def test_bytes_come_back_as_they_went_in(data):
     """Whatever they are, packed or plain; a size that is not theirs is refused."""
     store, digest = MemoryStore(), bytes_digest(data)
     for compress in (True, False):
-        mine = Blobs(store, "p", compress=compress)
+        mine = BlobStore(store, "p", compress=compress)
         mine.put({digest: data})
-        for reader in (mine, Blobs(store, "p", compress=not compress)):
-            assert reader.read(Row("x", len(data), digest)) == data
+        for reader in (mine, BlobStore(store, "p", compress=not compress)):
+            assert reader.read(FileEntry("x", len(data), digest)) == data
         for size in {len(data) + 1, max(len(data) - 1, 0), 10**15} - {len(data)}:
             with pytest.raises(InvalidDocument):
-                mine.read(Row("x", size, digest))
+                mine.read(FileEntry("x", size, digest))
         store.delete("p/")
 
 
@@ -310,9 +310,9 @@ def test_without_a_past_whatever_needs_one_says_why(tmp_path):
         "merge": partial(off.merge, "f", [1]),
     }
     for wanted, act in acts.items():
-        with pytest.raises(HistoryOff, match=rf"cannot {wanted}: session p/s .*enabled: false"):
+        with pytest.raises(HistoryDisabled, match=rf"cannot {wanted}: session p/s .*enabled: false"):
             act()
-    with pytest.raises(HistoryOff), off.operation("x"):
+    with pytest.raises(HistoryDisabled), off.operation("x"):
         approve(session, 2)
     assert (off.list(), off.latest(), off.prune(), off.verify(), off.tree()) == ([], None, [], [], [])
     assert not (session.store.base / "p" / "history").exists()
@@ -322,7 +322,7 @@ def test_a_past_that_is_no_longer_kept_can_still_be_looked_at(tmp_path):
     """What was taken before it was switched off is listed, read and verified."""
     session = worked_session(tmp_path / "projects")
     taken = past(session).take()
-    session.accept_workflow(source("{enabled: false}"))
+    session.switch_workflow(source("{enabled: false}"))
     assert (past(session).list(), past(session).verify()) == ([taken], [])
     assert past(session).read(taken, "evidence.md") == b"What we know.\n"
 

@@ -13,11 +13,11 @@ import pytest
 
 from command import command, environment, process
 from haytham import CheckpointManager, FileStore, ProjectManager, Session
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.document.render import render
-from haytham.session.problems import inspect
-from haytham.workflow import WorkflowFiles
+from haytham.config.workflow import WorkflowFiles
+from haytham.markdown.parser import parse
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
+from haytham.session.validate import validate_tree
 from make_golden import drawn
 
 IDS = ("p", "s")
@@ -51,7 +51,7 @@ def bomb(key):
         "x: " + "- " * 7_000,
         bomb("haytham"),
         "haytham: checkpoint/1\n" + bomb("newlines"),
-        "haytham: checkpoint/1\n" + bomb("saved"),
+        "haytham: checkpoint/1\n" + bomb("save_counter"),
         "haytham: checkpoint/" + "9" * 5_000,
         "haytham: checkpoint/\u0661",
         "haytham: checkpoint/1\nsaved: 100.0",
@@ -64,7 +64,7 @@ def bomb(key):
 def test_hostile_front_matter_is_reported(front):
     """Front matter that is deep, endless, huge or not ours is a problem, not a crash and not a wait."""
     text = drawn("checkpoint", "completed")
-    assert parse(load_kind("checkpoint"), f"---\n{front}\n{text[text.index('---', 3) :]}").faults
+    assert parse(load_schema("checkpoint"), f"---\n{front}\n{text[text.index('---', 3) :]}").faults
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_hostile_front_matter_is_reported(front):
 )
 def test_five_megabytes_of_nonsense_are_reported(old, new):
     """Megabytes of what looks like structure are read in one go, and reported."""
-    assert parse(load_kind("checkpoint"), drawn("checkpoint", "completed").replace(old, new, 1)).problems
+    assert parse(load_schema("checkpoint"), drawn("checkpoint", "completed").replace(old, new, 1)).problems
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_five_megabytes_of_nonsense_are_reported(old, new):
 def test_megabytes_of_comments_come_back(manager, text):
     """What a person or an agent may write is stored and read in one go, however much it looks like structure."""
     manager.save_user_feedback(*IDS, 1, reviewed=True, approved=False, comments=text)
-    kind = load_kind("user_feedback")
+    kind = load_schema("user_feedback")
     path = manager.base_dir / "p" / "sessions" / "s" / PHASE / "user_feedback.md"
     assert parse(kind, path.read_bytes()).value["comments"] == text
 
 
 def test_many_tools_are_read_in_one_go():
     """A list of eighty thousand tools comes back."""
-    kind = load_kind("agent_output")
+    kind = load_schema("agent_output")
     value = dict(parse(kind, drawn("agent_output", "completed")).value) | {"tools_used": ["a, b", "tool"] * 40_000}
     assert parse(kind, render(kind, value)).value == value
 
@@ -239,7 +239,7 @@ def test_the_agents_own_file_is_the_home_of_what_it_says(manager, folder):
     output = folder / PHASE / "a.md"
     output.write_text(output.read_text("utf-8").replace("- Input Tokens: 1000", "- Input Tokens: 7"), "utf-8")
     assert manager.validate_checkpoint(*IDS, 1) == (True, [])
-    notes = [str(problem) for problem in inspect(FileStore(manager.base_dir)).problems if problem.shown]
+    notes = [str(problem) for problem in validate_tree(FileStore(manager.base_dir)).problems if problem.derived]
     assert any("Agent Ledger: shows" in note for note in notes)
 
 
@@ -288,8 +288,10 @@ def test_a_formatter_over_odd_comments_breaks_no_review(manager, folder, comment
 
     manager.save_user_feedback(*IDS, 1, reviewed=True, approved=False, comments=comments)
     path = folder / PHASE / "user_feedback.md"
-    before = parse(load_kind("user_feedback"), path.read_bytes()).value
-    after = parse(load_kind("user_feedback"), mdformat.text(path.read_text("utf-8"), extensions={"gfm", "frontmatter"}))
+    before = parse(load_schema("user_feedback"), path.read_bytes()).value
+    after = parse(
+        load_schema("user_feedback"), mdformat.text(path.read_text("utf-8"), extensions={"gfm", "frontmatter"})
+    )
     assert after.problems == ()
     assert {**after.value, "comments": comments} == before
 
@@ -297,13 +299,13 @@ def test_a_formatter_over_odd_comments_breaks_no_review(manager, folder, comment
 def test_an_address_in_angle_brackets_is_the_address():
     """A linter that puts an address in angle brackets changes no value."""
     text = drawn("project", "plain").replace("- User ID: user-123", "- User ID: <jane@example.com>")
-    assert parse(load_kind("project"), text).value["user_id"] == "jane@example.com"
+    assert parse(load_schema("project"), text).value["user_id"] == "jane@example.com"
 
 
 @pytest.mark.parametrize("change", [("version: 2\n", ""), ("metrics: '{", "metrics: '!")])
 def test_a_closed_session_says_all_of_it(change):
     """A manifest that says it is closed and not with what, or with what is no JSON, is reported."""
-    assert parse(load_kind("session_manifest"), drawn("session_manifest", "closed").replace(*change)).faults
+    assert parse(load_schema("session_manifest"), drawn("session_manifest", "closed").replace(*change)).faults
 
 
 @pytest.mark.parametrize("base", [None, 3, "a\0b", b"x"])

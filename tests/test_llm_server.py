@@ -13,13 +13,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from haytham.agent import Task, ask
-from haytham.agent_file import AgentSpec
-from haytham.agents.llm import open_agent
-from haytham.agents.price import estimate
-from haytham.calling import Ways
-from haytham.errors import AgentFailed
-from haytham.recording import Recorder
+from haytham.agents.base import Task, call_agent
+from haytham.agents.llm import estimate, open_agent
+from haytham.agents.replay import Recorder
+from haytham.config.agent_spec import AgentSpec
+from haytham.engine.invoke import RunOptions
+from haytham.errors import AgentError
 from scripted import Desk
 
 URL = os.environ.get("OPENAI_BASE_URL", "")
@@ -37,8 +36,8 @@ def model():
 
 def asked(model, prompt, tell=None, **ours):
     """The reply of a model, asked as the runner asks it."""
-    task = Task("a", "", 1, "One", 1, "an idea", prompt=prompt, tell=tell)
-    return asyncio.run(ask(open_agent(model), task, AgentSpec("a", timeout=120.0, **ours)))
+    task = Task("a", "", 1, "One", 1, "an idea", prompt=prompt, on_text=tell)
+    return asyncio.run(call_agent(open_agent(model), task, AgentSpec("a", timeout=120.0, **ours)))
 
 
 def test_a_real_answer_is_streamed_and_counted(model):
@@ -46,7 +45,7 @@ def test_a_real_answer_is_streamed_and_counted(model):
     pieces = []
     try:
         reply = asked(model, "Count from one to ten.", pieces.append, max_output_tokens=40)
-    except AgentFailed as cut:  # a small model goes on and on
+    except AgentError as cut:  # a small model goes on and on
         reply = cut
     assert "".join(pieces) == reply.text
     assert len(pieces) > 1
@@ -57,7 +56,7 @@ def test_a_real_answer_is_streamed_and_counted(model):
 
 def test_a_prompt_longer_than_the_context_is_told(model):
     """What does not fit is one sentence, and asking again is of no use."""
-    with pytest.raises(AgentFailed, match="cannot take a prompt of this length") as caught:
+    with pytest.raises(AgentError, match="cannot take a prompt of this length") as caught:
         asked(model, "word " * 50_000, max_output_tokens=5)
     assert caught.value.retry is False
 
@@ -67,7 +66,7 @@ def test_a_server_that_dies_in_the_middle_is_told(model, monkeypatch):
     pieces = []
     with cutting() as (url, cut):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        with pytest.raises(AgentFailed, match=r"broke off in the middle of its answer, after \d+ characters") as caught:
+        with pytest.raises(AgentError, match=r"broke off in the middle of its answer, after \d+ characters") as caught:
             asked(model, "Write a long story.", lambda piece: (pieces.append(piece), cut()), max_output_tokens=400)
     assert caught.value.text == "".join(pieces)
     assert caught.value.text
@@ -111,9 +110,9 @@ def test_a_real_run_is_replayed_offline(model, tmp_path, monkeypatch):
     text = f"---\nmodel: {model}\nhaytham: {{retries: 0, max_output_tokens: 60}}\n---\nSay hello.\n"
     files = {"agents/a.md": text.encode()}
     real, again = Desk(tmp_path / "real", workflow, files), Desk(tmp_path / "again", workflow, files)
-    came = real.resume(ways=Ways(backoff=0, recorder=Recorder(tmp_path / "kept")))
+    came = real.resume(ways=RunOptions(backoff=0, recorder=Recorder(tmp_path / "kept")))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert again.resume(ways=Ways(backoff=0, model=f"replay:{tmp_path / 'kept'}")) == came
+    assert again.resume(ways=RunOptions(backoff=0, model=f"replay:{tmp_path / 'kept'}")) == came
     first, second = (desk.session.read().outputs(desk.phase(1))["a"].value for desk in (real, again))
     for name in ("text", "status", "input_tokens", "output_tokens"):
         assert first[name] == second[name]

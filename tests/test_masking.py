@@ -15,9 +15,9 @@ import hostile
 import paid
 from command import IDEA, haytham, session_folder, workflow
 from haytham import CheckpointManager
-from haytham.agent import Reply
-from haytham.calling import Ways
-from haytham.masking import environment_secrets, masked, without_values
+from haytham.agents.base import Reply
+from haytham.engine.invoke import RunOptions
+from haytham.redact import environment_secrets, redact, redact_values
 from scripted import AGENT_FILE, WORKFLOW, Desk
 
 HUNTER = "hunter2-hunter2"
@@ -120,9 +120,9 @@ def test_a_known_value_is_found_however_it_is_written(value):
     """As it is, in JSON, in an address and in base 64; how many places there were is counted."""
     written = [value, json.dumps(value), json.dumps(value, ensure_ascii=False), quote(value, safe="")]
     written += [base64.b64encode(value.encode()).decode()]
-    text, places = without_values(f"\n{' | '.join(written)}\n", [value])
+    text, places = redact_values(f"\n{' | '.join(written)}\n", [value])
     assert (places, value in text, json.dumps(value)[1:-1] in text) == (5, False, False)
-    assert without_values("Nothing of the kind.", [value, "short", ""]) == ("Nothing of the kind.", 0)
+    assert redact_values("Nothing of the kind.", [value, "short", ""]) == ("Nothing of the kind.", 0)
 
 
 # Shapes.
@@ -145,7 +145,7 @@ TOKENS = [
 @pytest.mark.parametrize("around", ["{}", "wrong: {}!", "('{}')", "\n{}\n", "a={}&b", '"{}"'])
 def test_a_known_kind_of_token_is_hidden_wherever_it_stands(token, around):
     """Tokens of well-known services are told by their shape."""
-    assert token not in masked(around.format(token))
+    assert token not in redact(around.format(token))
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_a_known_kind_of_token_is_hidden_wherever_it_stands(token, around):
 )
 def test_a_secret_is_hidden_and_what_is_around_it_stays(text, shown):
     """The value goes; its name, and what tells a reader where to look, stay."""
-    assert masked(text) == shown
-    assert masked(shown) == shown
+    assert redact(text) == shown
+    assert redact(shown) == shown
 
 
 # Prose.
@@ -196,7 +196,7 @@ definitions = st.tuples(st.sampled_from(["Key", "Secret", "Token", "The key", "P
 @given(prose | definitions)
 def test_ordinary_prose_is_unchanged(text):
     """Sentences that speak of keys, tokens and passwords hold none, and read as they were."""
-    assert masked(text) == text
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,13 @@ def test_ordinary_prose_is_unchanged(text):
 )
 def test_code_and_specifications_are_unchanged(text):
     """What a program or a specification says of secrets is none."""
-    assert masked(text) == text
+    assert redact(text) == text
 
 
 @given(hostile.texts)
 def test_masking_twice_is_masking_once(text):
     """What was masked holds no more secrets, whatever it was."""
-    assert masked(masked(text)) == masked(text)
+    assert redact(redact(text)) == redact(text)
 
 
 ODD = [
@@ -256,7 +256,7 @@ ODD += [
 def test_no_text_makes_masking_slow(part):
     """A million characters take seconds at the very most, whatever they are; quadratic work would take an hour."""
     begun = time.monotonic()
-    masked(part * (1_000_000 // len(part)), [HUNTER])
+    redact(part * (1_000_000 // len(part)), [HUNTER])
     assert time.monotonic() - begun < 40
 
 
@@ -326,7 +326,7 @@ def test_every_part_of_a_reply_is_redacted(tmp_path, part):
     paid.ANSWERS[:] = [Reply(**{"text": "Fine.", **part})]
     agent = AGENT_FILE.replace("scripted:write", "paid:given")
     desk = Desk(tmp_path, WORKFLOW, {"agents/a.md": agent.encode()})
-    assert desk.resume(ways=Ways(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
+    assert desk.resume(ways=RunOptions(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and HUNTER.encode() in path.read_bytes()] == []
     assert desk.session.read().output(desk.phase(1), "a").value["redacted"] == 1
 

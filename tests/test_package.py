@@ -19,7 +19,7 @@ TEXT = "Idée: ein Café für 日本 \N{ROCKET}\n"
 # Makes, saves and loads a session in the default folder; says in plain ASCII what came of it.
 SCRIPT = f"""
 import json, haytham
-from haytham.resource import resource
+from haytham.resources import resource_path
 
 project = haytham.ProjectManager().create_project("user", {TEXT!a}, {TEXT.strip()!a})
 session = ("idea", "run")
@@ -30,7 +30,7 @@ manager.save_checkpoint(*session, 1, "completed", [], errors=[{TEXT!a}])
 manager.save_user_feedback(*session, 1, True, True, comments={TEXT!a})
 print(json.dumps({{
     "package": haytham.__file__,
-    "resources": [str(resource("schemas")), str(resource("templates"))],
+    "resources": [str(resource_path("schemas")), str(resource_path("templates"))],
     "idea": project["startup_idea"],
     "name": project["project_name"],
     "text": manager.get_phase_outputs(*session)[1]["concept_expansion"],

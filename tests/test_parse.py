@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.document.render import render
+from haytham.markdown.parser import parse
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
 from haytham.text import conflict_lines
 from hostile import CONFLICT, KINDS, texts, values
 from make_golden import GOLDEN, drawn
@@ -22,13 +22,13 @@ NAMES = sorted(GOLDEN)
 
 def read(kind, text):
     """What a document of a kind says."""
-    return parse(load_kind(kind), text.encode())
+    return parse(load_schema(kind), text.encode())
 
 
 def content_start(kind_name, text):
     """Where the content of a last section begins; the end of the text for a kind that has none."""
-    kind = load_kind(kind_name)
-    if kind.verbatim is None:
+    kind = load_schema(kind_name)
+    if kind.trailing_field is None:
         return len(text)
     return kind.heading.search(text, text.rindex(f"## {kind.sections[-1].name}")).end() + 1
 
@@ -50,7 +50,7 @@ def test_a_section_twice_is_reported(kind):
     """A heading of the kind that stands twice is reported with both lines."""
     name = next(name for other, name in NAMES if other == kind)
     text = drawn(kind, name)
-    section = load_kind(kind).sections[0].name
+    section = load_schema(kind).sections[0].name
     body = text[text.index(f"## {section}") : text.index("\n## ", text.index(f"## {section}") + 1) + 1]
     first = text[: text.index(body)].count("\n") + 1
     found = read(kind, text.replace(body, body + body, 1)).faults
@@ -64,7 +64,7 @@ def test_every_label_is_missed(kind, name):
     """A bullet taken away is reported with its section and label."""
     text = drawn(kind, name)
     head = text[: content_start(kind, text)]
-    for field in load_kind(kind).fields:
+    for field in load_schema(kind).fields:
         line = re.search(rf"^- {re.escape(field.label or '?')}: .*\n", head, re.MULTILINE)
         if field.label is None or line is None or field.section == "---":
             continue
@@ -72,14 +72,14 @@ def test_every_label_is_missed(kind, name):
         line = re.compile(rf"^- {re.escape(field.label)}: .*\n", re.MULTILINE).search(head, start)
         found = read(kind, text[: line.start()] + text[line.end() :]).problems
         assert (field.section, field.label) in [(problem.section, problem.label) for problem in found]
-        assert all(problem.shown for problem in found) == field.shown
+        assert all(problem.derived for problem in found) == field.derived
 
 
 def test_a_wrong_value_is_reported_with_what_is_allowed():
     """`Status: banana` names the file's line, the section, the label, what was found and what is allowed."""
     text = drawn("checkpoint", "completed").replace("- Status: completed", "- Status: banana")
     (problem,) = read("checkpoint", text).problems
-    assert str(problem.within("checkpoint.md")) == (
+    assert str(problem.with_file("checkpoint.md")) == (
         "checkpoint.md:12: Metadata / Status: found 'banana'; "
         "allowed: pending, in_progress, completed, failed, skipped, requires_retry"
     )
@@ -108,10 +108,10 @@ def test_a_wrong_value_is_reported_with_what_is_allowed():
         ("| 15000 |", "| many |", ("Agent Ledger", None), "Tokens: found 'many'"),
         ("| Tokens |", "| Token |", ("Agent Ledger", None), "allowed: a table | Agent |"),
         ("# Phase Checkpoint", "# Checkpoint", (None, None), "allowed: the title # Phase Checkpoint:"),
-        ("saved: 1", "saved: one", (None, "saved"), "allowed: a whole number"),
-        ("saved: 1", 'saved: 1\n"saved": 2', (None, None), "has the key saved twice"),
-        ("saved: 1", "saved: 1\ntags: [a]", (None, "tags"), "is no key of this kind"),
-        ("saved: 1", "saved: [", (None, None), "is not valid YAML"),
+        ("save_counter: 1", "save_counter: one", (None, "save_counter"), "allowed: a whole number"),
+        ("save_counter: 1", 'save_counter: 1\n"save_counter": 2', (None, None), "has the key save_counter twice"),
+        ("save_counter: 1", "save_counter: 1\ntags: [a]", (None, "tags"), "is no key of this kind"),
+        ("save_counter: 1", "save_counter: [", (None, None), "is not valid YAML"),
         ("haytham: checkpoint/1", "haytham: checkpoint/2", (None, "haytham"), "newer than checkpoint/1"),
         ("haytham: checkpoint/1", "haytham: project/1", (None, "haytham"), "allowed: checkpoint/1"),
         ("haytham: checkpoint/1\n", "", (None, "haytham"), "allowed: checkpoint/1"),
@@ -134,7 +134,7 @@ def test_what_is_no_document_is_reported(text):
 def test_bytes_that_are_not_utf8_are_reported_with_their_line():
     """A byte that is not UTF-8 is named with its line."""
     data = drawn("checkpoint", "completed").encode().replace(b"- Status: completed", b"- Status: \xff")
-    (problem,) = parse(load_kind("checkpoint"), data).faults
+    (problem,) = parse(load_schema("checkpoint"), data).faults
     assert (problem.line, "not UTF-8" in problem.message) == (12, True)
 
 
@@ -170,15 +170,15 @@ def test_a_billion_laughs_are_cut_short():
     laughs = (f"{name}: &{name} [{', '.join(['*' + last] * 9)}]\n" for last, name in pairwise(names))
     bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(laughs)
     text = drawn("checkpoint", "completed")
-    assert read("checkpoint", text.replace("saved: 1\n", f"saved: 1\n{bomb}")).faults
-    assert read("checkpoint", text.replace("saved: 1\n", bomb.replace("i: &i", "saved: &i"))).faults
+    assert read("checkpoint", text.replace("save_counter: 1\n", f"save_counter: 1\n{bomb}")).faults
+    assert read("checkpoint", text.replace("save_counter: 1\n", bomb.replace("i: &i", "save_counter: &i"))).faults
 
 
 def test_the_head_of_an_output_is_read_without_its_content():
     """With `head`, what an output says of itself is read from its beginning alone."""
     text = drawn("agent_output", "completed")
     end = content_start("agent_output", text)
-    found = parse(load_kind("agent_output"), text[:end], head=True)
+    found = parse(load_schema("agent_output"), text[:end], head=True)
     whole = read("agent_output", text).value
     assert (found.problems, found.value) == ((), {name: whole[name] for name in whole if name != "text"})
 
@@ -203,7 +203,7 @@ def test_junk_in_a_file_never_raises(data, junk):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     found = read(kind, text[:start] + junk + text[end:])
-    assert found.problems or found.value.keys() >= set(load_kind(kind).schema["required"])
+    assert found.problems or found.value.keys() >= set(load_schema(kind).schema["required"])
 
 
 @pytest.mark.parametrize("kind_name", KINDS)
@@ -212,7 +212,7 @@ def test_junk_in_a_file_never_raises(data, junk):
 @given(data=st.data())
 def test_lines_tell_where_each_field_stands(kind_name, data):
     """The line kept for a bullet is the line its label stands in."""
-    kind = load_kind(kind_name)
+    kind = load_schema(kind_name)
     text = render(kind, data.draw(values(kind_name)))
     lines = text.split("\n")
     for name, number in parse(kind, text).lines.items():
@@ -227,8 +227,8 @@ TRIPS = ["2024-13-45", "0x_", "9" * 5000, "!!timestamp 'x'", "!!int x", "!!float
 @pytest.mark.parametrize("value", TRIPS)
 def test_front_matter_that_trips_the_loader_is_a_problem_with_a_line(value):
     """A value that YAML's own loader stumbles over is reported like any other, and nothing is raised."""
-    text = drawn("checkpoint", "completed").replace("saved: 1\n", f"saved: {value}\n")
-    assert f"saved: {value}" in text
+    text = drawn("checkpoint", "completed").replace("save_counter: 1\n", f"save_counter: {value}\n")
+    assert f"save_counter: {value}" in text
     assert read("checkpoint", text).faults
 
 
@@ -276,7 +276,7 @@ UNION = "- Last Updated: 2024-11-24T10:03:00Z\n"
         ("- Status: in_progress\n\n## Ph", UNION + "- Status: in_progress\n\n## Ph", True),
         ("\n## Metrics", "| 7 | Final Synthesis | pending | - | - | - |\n\n## Metrics", True),
         ("\n## Metrics", "\n## Current Phase\n- Phase: 7\n- Name: x\n\n## Metrics", True),
-        ("\nshown: ", "\nshown: sha256:" + "1" * 64 + "\nshown: ", True),
+        ("\nderived_digest: ", "\nderived_digest: sha256:" + "1" * 64 + "\nderived_digest: ", True),
         ("\n## Metrics", "\n## Current Phase\n- Phase: 7\nWhat I know.\n\n## Metrics", False),
         ("\n## Metrics", "What I know.\n\n## Metrics", False),
         ("- Execution Mode: mvp\n", "- Execution Mode: mvp\n- Execution Mode: mvp\n", False),
@@ -289,5 +289,5 @@ def test_only_repeated_lines_of_derived_fields_are_a_note(old, new, is_note):
     assert old in text
     found = read("session_manifest", text.replace(old, new, 1))
     assert found.problems
-    assert all(problem.shown and not problem.unclaimed for problem in found.problems) is is_note
+    assert all(problem.derived and not problem.unknown_text for problem in found.problems) is is_note
     assert not is_note or found.value == read("session_manifest", text).value

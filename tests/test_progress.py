@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from haytham.session.progress import Feedback, Output, PhaseFacts, Verdict, judge
-from haytham.workflow import Phase
+from haytham.config.workflow import Phase
+from haytham.session.plan import NextAction, OutputState, PhaseState, ReviewState, next_action
 
 PHASE = Phase(2, "Two", "two", ("b", "c"), (1,), "parallel", "required", None)
 UNASKED = replace(PHASE, review="none")
-OWN = Output("completed", text="t", wrote="t", task="k", due="k")
+OWN = OutputState("completed", text="t", agent_digest="t", task="k", current_task="k")
 REVISED = replace(OWN, text="mine")
-STALE = replace(OWN, due="k2", changed=("phase 1: a",))
+STALE = replace(OWN, current_task="k2", changed=("phase 1: a",))
 STALE_REVISED = replace(STALE, text="mine")
-FAILED = replace(OWN, status="failed", text="", wrote="")
+FAILED = replace(OWN, status="failed", text="", agent_digest="")
 REPAIRED = replace(FAILED, text="mine")
 UNWRITTEN = replace(OWN, status="pending")
 WRITTEN = replace(UNWRITTEN, text="mine")
@@ -25,34 +25,34 @@ def facts(b=OWN, c=OWN, feedback=None, phase=PHASE, **more):
     """A completed phase in its first attempt, but for what is given."""
     outputs = {name: output for name, output in (("b", b), ("c", c)) if output is not None}
     given = {"status": "completed", "attempt": 1, **more}
-    return PhaseFacts(phase, outputs=outputs, feedback=feedback, **given)
+    return PhaseState(phase, outputs=outputs, feedback=feedback, **given)
 
 
 def review(decision, b=OWN, c=OWN, attempt=1):
     """A review of these outputs, on the ground they would be written on now."""
     outputs = {"b": b, "c": c}
     texts = {name: output.text for name, output in outputs.items()}
-    return Feedback(decision, attempt, texts, {name: output.due for name, output in outputs.items()})
+    return ReviewState(decision, attempt, texts, {name: output.current_task for name, output in outputs.items()})
 
 
 def step(*given, **more):
-    verdict = judge(facts(*given, **more))
-    return verdict.step, verdict.agents
+    verdict = next_action(facts(*given, **more))
+    return verdict.action, verdict.agents
 
 
 def test_a_rejection_ends_the_session_before_anything_else():
     """Rejected: the session is over, also where the phase is skipped, failed or stale."""
     rejected = review("rejected")
     assert step(feedback=rejected) == ("rejected", ())
-    assert step(FAILED, STALE, feedback=rejected, status="failed", left_out="it was skipped") == ("rejected", ())
+    assert step(FAILED, STALE, feedback=rejected, status="failed", skipped="it was skipped") == ("rejected", ())
 
 
 def test_a_phase_that_is_left_out_is_passed_over():
     """Skipped, or its condition not met: nothing, and the reason is told."""
-    assert judge(facts(None, None, status="pending", left_out="it was skipped")) == Verdict(
+    assert next_action(facts(None, None, status="pending", skipped="it was skipped")) == NextAction(
         "nothing", (), "it was skipped"
     )
-    assert step(STALE, STALE_REVISED, left_out="its condition is not met: x") == ("nothing", ())
+    assert step(STALE, STALE_REVISED, skipped="its condition is not met: x") == ("nothing", ())
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_agents_without_a_completed_output_run(b, c, status, agents):
         (FAILED, UNWRITTEN, "sequential", ("run", ("b",))),
         (WRITTEN, None, "sequential", ("run", ("c",))),
         (WRITTEN, OWN, "parallel", ("run", ())),
-        (replace(UNWRITTEN, due="k2"), OWN, "parallel", ("run", ("b",))),
-        (replace(WRITTEN, due="k2"), OWN, "parallel", ("run", ())),
+        (replace(UNWRITTEN, current_task="k2"), OWN, "parallel", ("run", ("b",))),
+        (replace(WRITTEN, current_task="k2"), OWN, "parallel", ("run", ())),
     ],
 )
 def test_a_page_that_a_person_has_to_write_waits_for_them(b, c, run, wanted):
@@ -124,22 +124,22 @@ def test_a_stale_text_of_an_agent_runs_again():
     """An output stale, agent's text: that agent, and no other; the reason names what changed."""
     assert step(STALE, OWN) == ("run again", ("b",))
     assert step(STALE, STALE_REVISED, feedback=review("approved")) == ("run again", ("b",))
-    assert "phase 1: a" in judge(facts(STALE, OWN)).why
+    assert "phase 1: a" in next_action(facts(STALE, OWN)).reason
 
 
 def test_a_stale_text_of_a_person_is_never_run_over():
     """An output stale, revised: the gate opens, and the reason says what changed below it."""
-    verdict = judge(facts(OWN, STALE_REVISED, feedback=review("approved", c=REVISED)))
-    assert (verdict.step, verdict.agents) == ("gate", ("c",))
-    assert "phase 1: a" in verdict.why
-    assert "revised" in verdict.why
+    verdict = next_action(facts(OWN, STALE_REVISED, feedback=review("approved", c=REVISED)))
+    assert (verdict.action, verdict.agents) == ("gate", ("c",))
+    assert "phase 1: a" in verdict.reason
+    assert "revised" in verdict.reason
 
 
 def test_an_approval_keeps_a_revised_text_on_new_ground():
     """Approved on the ground that is there now: not stale any more, until text or ground change again."""
     accepted = review("approved", c=STALE_REVISED)
     assert step(OWN, STALE_REVISED, feedback=accepted) == ("approved", ())
-    assert step(OWN, replace(STALE_REVISED, due="k3"), feedback=accepted) == ("gate", ("c",))
+    assert step(OWN, replace(STALE_REVISED, current_task="k3"), feedback=accepted) == ("gate", ("c",))
     assert step(OWN, replace(STALE_REVISED, text="other"), feedback=accepted) == ("gate", ("c",))
 
 
@@ -166,7 +166,7 @@ def test_what_is_approved_goes_on():
     ("output", "feedback", "stale"),
     [
         (OWN, None, False),
-        (replace(OWN, task=None, due=""), None, False),
+        (replace(OWN, task=None, current_task=""), None, False),
         (STALE, None, True),
         (STALE, review(None, b=STALE), True),
         (STALE, review("changes", b=STALE), True),
@@ -184,13 +184,13 @@ def test_an_output_is_stale_while_a_phase_it_needs_is():
     """Stale: a phase that it needs is, too; also where its own task is the same, or was accepted by an approval."""
     needing = facts(OWN, REVISED, feedback=review("approved", c=REVISED), stale_needs=(1,))
     assert needing.stale == ("b", "c")
-    assert judge(needing) == Verdict("run again", ("b",), "what it builds on has changed (phase 1 is stale)")
+    assert next_action(needing) == NextAction("run again", ("b",), "what it builds on has changed (phase 1 is stale)")
     assert step(REVISED, REVISED, stale_needs=(1,))[0] == "gate"
 
 
 def test_what_a_program_saved_is_never_stale_and_taken_at_its_word():
     """Without recorded tasks the status counts, also without outputs, and there is a gate only where feedback is."""
-    saved = replace(OWN, task=None, due="")
+    saved = replace(OWN, task=None, current_task="")
     given = {"by_program": True, "stale_needs": (1,)}
     assert step(None, None, **given) == step(saved, saved, **given) == ("approved", ())
     assert step(saved, saved, feedback=review(None, saved, saved), **given) == ("gate", ())
@@ -199,5 +199,5 @@ def test_what_a_program_saved_is_never_stale_and_taken_at_its_word():
 
 def test_an_output_that_is_on_record_and_gone_runs_again():
     """A completed phase of a program whose reviewed output was deleted runs that agent again."""
-    saved = replace(OWN, task=None, due="")
+    saved = replace(OWN, task=None, current_task="")
     assert step(saved, None, by_program=True, lost=("c",)) == ("run", ("c",))

@@ -263,7 +263,7 @@ def test_a_bad_project_is_refused(manager, change, said):
 def test_a_deleted_project_leaves_no_history_elsewhere(tmp_path):
     """What a project keeps of its past in a store of its own goes with it."""
     from haytham import FileStore, History, ProjectManager, Session, SqliteStore
-    from haytham.workflow import WorkflowFiles
+    from haytham.config.workflow import WorkflowFiles
 
     projects = ProjectManager(tmp_path)
     project = projects.create_project("ann", "An idea.", project_name="idea")["project_id"]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 import scripted
-from haytham.agent import Input, LeftOut, Previous, Task
-from haytham.agent_file import read_agent
-from haytham.errors import InvalidDocument, InvalidValue
-from haytham.prompt import fenced, prompt
-from haytham.session.draft import Draft
-from haytham.session.layout import output_agents
-from haytham.session.names import check_agent_name
-from haytham.session.problems import inspect, kind_at
-from haytham.session.request import save_request
-from haytham.store import FileStore
+from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase, Task
+from haytham.agents.prompt import build_prompt, fenced
+from haytham.config.agent_spec import read_agent
+from haytham.errors import InvalidArgument, InvalidDocument
+from haytham.session.editing import ReviewFiles
+from haytham.session.paths import check_agent_name, output_agents
+from haytham.session.review import save_request
+from haytham.session.validate import schema_for_path, validate_tree
+from haytham.storage import FileStore
 from haytham.text import text_digest
 from scripted import WORKFLOW, Crash, Desk, Dying, called
 
@@ -28,11 +27,11 @@ TASK = {
     "phase_name": "Two",
     "attempt": 2,
     "idea": "Rain barrels.",
-    "inputs": (Input(1, "One", "a", "Text of a."),),
+    "inputs": (PhaseInput(1, "One", "a", "Text of a."),),
     "comments": {"phase 1": "Fine."},
-    "left_out": (LeftOut(3, "Three", "it was skipped"),),
-    "before": {"b": "Text of b."},
-    "previous": Previous(1, {"x": "Old."}, "Shorter.", ("Name one city",), "+by hand", "-new"),
+    "skipped_phases": (SkippedPhase(3, "Three", "it was skipped"),),
+    "earlier_outputs": {"b": "Text of b."},
+    "previous": PreviousAttempt(1, {"x": "Old."}, "Shorter.", ("Name one city",), "+by hand", "-new"),
     "evidence": "Known.",
 }
 
@@ -94,7 +93,7 @@ def test_a_request_is_kept_word_for_word(desk):
 )
 def test_what_is_no_request_is_refused(desk, number, text, said):
     """Nothing at all, what is no text, and a phase that is not there: a ValueError, and nothing is written."""
-    with pytest.raises(InvalidValue, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         ask_for(desk, text, number)
     assert list(desk.base.rglob("request.md")) == []
 
@@ -106,7 +105,7 @@ def test_a_task_without_a_request_is_what_it_was():
     """Where nothing is asked for, digest and prompt are those of a task that knows no requests."""
     task = Task(**TASK)
     assert task.digest == "sha256:f304d85d035de055fda8b64e3271bd610b4d3fd8337898d9eeabcf4bd16e9e98"
-    told = prompt(task, read_agent("x", task.agent_file))
+    told = build_prompt(task, read_agent("x", task.agent_file))
     assert text_digest(told) == "sha256:2b564b28fda9c1092730fa430d402c1f7282b1eead556c69266492fc7d8f497d"
 
 
@@ -114,7 +113,7 @@ def test_a_task_shows_its_request_last_and_is_another_one_with_it():
     """The words stand under a heading of their own at the end, are never a template, and count as `input`."""
     plain, task = Task(**TASK), Task(**TASK, request=WORDS)
     spec = read_agent("x", task.agent_file)
-    assert prompt(task, spec) == prompt(plain, spec) + HEADING + fenced(WORDS) + "\n"
+    assert build_prompt(task, spec) == build_prompt(plain, spec) + HEADING + fenced(WORDS) + "\n"
     assert task.parts == {**plain.parts, "input": text_digest(WORDS)}
     assert len({plain.digest, task.digest, Task(**TASK, request="Another.").digest}) == 3
 
@@ -154,8 +153,9 @@ def test_a_request_for_what_is_there_makes_it_run_again(waiting, by_hand):
         request_file(waiting).write_text("Shorter.\n", encoding="utf-8")
     else:
         ask_for(waiting, "Shorter.\n")
-    verdict = waiting.standing().place(1).verdict
-    assert (verdict.step, verdict.agents, verdict.why) == ("run again", ("a",), "what it builds on has changed (input)")
+    verdict = waiting.standing().phase(1).next_action
+    found = (verdict.action, verdict.agents, verdict.reason)
+    assert found == ("run again", ("a",), "what it builds on has changed (input)")
     assert waiting.resume() == waiting.resume() == ("waiting", 1)
     assert called() == ["a"]
     assert waiting.task(1, "a").endswith(HEADING + fenced("Shorter.\n") + "\n")
@@ -294,13 +294,13 @@ def test_a_crash_at_any_write_gives_a_request_to_one_attempt(tmp_path):
 
 def test_a_request_goes_with_its_phase_to_another_workflow(waiting):
     """A phase that the new workflow has, too, keeps its request; one that it has not takes it aside."""
-    from haytham.workflow import FILE, WorkflowFiles
+    from haytham.config.workflow import FILE, WorkflowFiles
 
     ask_for(waiting, "First.")
     ask_for(waiting, "Second.", 2)
     files = waiting.session.read().workflow_files().files
     text = WORKFLOW.replace("name: Two, slug: two", "name: Zwei, slug: zwei")
-    waiting.session.accept_workflow(WorkflowFiles("here", {**files, FILE: text.encode()}))
+    waiting.session.switch_workflow(WorkflowFiles("here", {**files, FILE: text.encode()}))
     assert request_file(waiting).read_text(encoding="utf-8") == "First."
     aside = waiting.base / "p/sessions/s/set_aside/1/phase_2_two/request.md"
     assert aside.read_text(encoding="utf-8") == "Second."
@@ -319,19 +319,19 @@ def test_a_request_is_taken_for_nothing_else(waiting):
     folder = "p/sessions/s/phase_1_one/"
     assert request_file(waiting, attempt=2).read_text(encoding="utf-8") == hostile
     assert list(waiting.session.read().outputs(waiting.phase(1))) == ["a"]
-    assert Draft(waiting.session, 1).files() == [f"{folder}a.md", f"{folder}user_feedback.md"]
-    assert (kind_at(f"{folder}request.md"), kind_at(f"{folder}attempts/1/request.md")) == (None, None)
+    assert ReviewFiles(waiting.session, 1).files() == [f"{folder}a.md", f"{folder}user_feedback.md"]
+    assert (schema_for_path(f"{folder}request.md"), schema_for_path(f"{folder}attempts/1/request.md")) == (None, None)
     assert output_agents([f"{folder}request.md", f"{folder}a.md"]) == ["a"]
-    assert inspect(FileStore(waiting.base), "p/").problems == ()
+    assert validate_tree(FileStore(waiting.base), "p/").problems == ()
     for name in ("request", "Request"):
-        with pytest.raises(InvalidValue, match="any but checkpoint, request, user_feedback"):
+        with pytest.raises(InvalidArgument, match="any but checkpoint, request, user_feedback"):
             check_agent_name(name)
 
 
 def test_a_request_that_is_no_text_is_reported_and_stops_the_run(waiting):
     """Bytes that are not UTF-8 are named with their file, by validate and by a run, and nobody is asked."""
     request_file(waiting).write_bytes(b"caf\xe9")
-    (problem,) = inspect(FileStore(waiting.base), "p/").problems
+    (problem,) = validate_tree(FileStore(waiting.base), "p/").problems
     assert str(problem).startswith("p/sessions/s/phase_1_one/request.md:1: is not UTF-8")
     with pytest.raises(InvalidDocument, match="is not UTF-8"):
         waiting.resume()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import scripted
-from haytham.errors import InvalidDocument, InvalidValue
-from haytham.session.standing import summarize
+from haytham.errors import InvalidArgument, InvalidDocument
+from haytham.session.plan import summarize
 from scripted import WORKFLOW, Crash, Desk, Dying, called
 
 DONE = ("completed", None)
@@ -180,7 +180,7 @@ def test_comments_of_change_requests_reach_later_phases(desk):
 
 def test_a_comment_on_a_skip_reaches_the_phases_that_are_told_of_it(desk):
     """Those that build on a skipped phase read why, until it is there after all."""
-    desk.gate.answer(1, "skip", by="ann", comments="We know all that.", changes=[])
+    desk.gate.decide(1, "skip", by="ann", comments="We know all that.", changes=[])
     desk.resume(approve_as="ann")
     assert "# Comments on phase 1, which was skipped\n\n```text\nWe know all that.\n```\n" in desk.task(2, "b")
     desk.gate.retry(1)
@@ -218,7 +218,7 @@ def test_two_lines_that_disagree_stop_the_run(desk):
 def test_a_rejection_ends_the_session(desk):
     """After a rejection nothing runs, however often it is resumed."""
     desk.resume()
-    desk.gate.answer(1, "rejected", by="ann", changes=[])
+    desk.gate.decide(1, "rejected", by="ann", changes=[])
     assert desk.resume() == desk.resume(approve_as="ann") == ("rejected", 1)
     assert summarize(desk.session.read()).status == "rejected"
     assert called() == ["a"]
@@ -248,7 +248,7 @@ def test_what_is_not_there_cannot_be_approved(desk):
     scripted.failing.add("a")
     assert desk.resume() == ("failed", 1)
     for number in (1, 2):
-        with pytest.raises(InvalidValue, match="a phase that has run"):
+        with pytest.raises(InvalidArgument, match="a phase that has run"):
             desk.approve(number)
     desk.skip(1)
 
@@ -587,7 +587,7 @@ def test_a_move_to_an_attempt_that_was_cut_short_is_finished(tmp_path, decide, d
         desk.request_changes(2, "Shorter.") if decide == "changes" else None
         session = desk.over(Dying(desk.base, at, done=done))
         with pytest.raises(Crash):
-            type(desk.gate)(session).next_attempt(2) if decide == "changes" else type(desk.gate)(session).retry(2)
+            type(desk.gate)(session).start_attempt(2) if decide == "changes" else type(desk.gate)(session).retry(2)
         called()
         assert desk.resume() == ("waiting", 2)
         kept = [path for path in desk.folder(2).rglob("b.md") if b"Mine." in path.read_bytes()]
@@ -608,4 +608,4 @@ def test_a_decision_changed_in_an_editor_is_bound_to_who_resumes_then(desk):
     desk.edit_feedback(1, approved="false", action="rejected")
     assert desk.resume(by="bob") == ("rejected", 1)
     after = desk.session.read().feedback(desk.session.read().phase(1)).value
-    assert (before["decided"], after["decided"], after["by"]) == ("approved", "rejected", "bob")
+    assert (before["bound_decision"], after["bound_decision"], after["by"]) == ("approved", "rejected", "bob")

@@ -13,9 +13,9 @@ from hypothesis.strategies import booleans, integers, none, sampled_from
 
 import scripted
 from conftest import rounds
-from haytham.errors import InvalidDocument, InvalidValue
-from haytham.session.gate import Gate
-from haytham.session.standing import summarize
+from haytham.errors import InvalidArgument, InvalidDocument
+from haytham.session.plan import summarize
+from haytham.session.review import ReviewGate
 from haytham.text import text_digest
 from scripted import HEADING, Crash, Desk, Dying
 
@@ -113,7 +113,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(phase=phases, how=answers, only=none() | agents, kill=kills, done=booleans())
     def answer(self, phase, how, only, kill, done):
         store = self.desk.session.store if kill is None else Dying(self.desk.base, kill, done=done)
-        gate, self.count = Gate(self.desk.over(store)), self.count + 1
+        gate, self.count = ReviewGate(self.desk.over(store)), self.count + 1
         words = f"Words {self.count}."
         if how == "approve":
             self.may_pass.add(phase)
@@ -125,13 +125,13 @@ class Sessions(RuleBasedStateMachine):
                 return
             decision = {"approve": "approved", "changes": "changes", "skip": "skip"}[how]
             asked = [only] if how == "changes" and AGENTS.get(only) == phase else []
-            gate.answer(phase, decision, by="ann", comments=words, changes=[], agents=asked)
+            gate.decide(phase, decision, by="ann", comments=words, changes=[], agents=asked)
             self.words[phase] = words
         except Crash:
             return
         except InvalidDocument:
             assert self.torn
-        except InvalidValue:
+        except InvalidArgument:
             assert set(self.desk.phase(phase).agents) - self.answered().keys()
 
     @rule(agent=agents)

@@ -17,16 +17,16 @@ import pytest
 import scripted
 import unruly
 from conftest import rounds
-from haytham.agent import Task, find_agent
-from haytham.agent_file import AgentSpec, read_agent
-from haytham.calling import Ways
-from haytham.errors import InvalidDocument, InvalidValue, NotTrusted, Running, SessionMoved
-from haytham.event import Events
-from haytham.prompt import prompt
-from haytham.runner import Runner
-from haytham.session.standing import summarize
-from haytham.store import FileStore
-from haytham.store.owner import is_held
+from haytham.agents.base import Task, load_agent
+from haytham.agents.prompt import build_prompt
+from haytham.config.agent_spec import AgentSpec, read_agent
+from haytham.engine.invoke import RunOptions
+from haytham.engine.runner import Runner
+from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, SessionMoved, UntrustedCode
+from haytham.events import Events
+from haytham.session.plan import summarize
+from haytham.storage import FileStore
+from haytham.storage.files import is_held
 from scripted import WORKFLOW, Desk, called
 from unruly import FOLDER, SEEN, wait_for
 from workers import running, start
@@ -100,7 +100,7 @@ def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
 
     monkeypatch.setattr(asyncio, "sleep", note)
     session = desk_with(tmp_path, "twice_in_vain", retries=2).session
-    asyncio.run(Runner(session, Events(), may_run_code=True, ways=Ways(backoff=8)).run())
+    asyncio.run(Runner(session, Events(), may_run_code=True, ways=RunOptions(backoff=8)).run())
     assert waits == [8, 16]
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_is_stopped_can_be_resumed(tmp_path):
 def test_code_runs_only_where_it_is_trusted(tmp_path):
     """Without leave to run code the run ends before anything is called, and is no agent's failure."""
     session = Desk(tmp_path, WORKFLOW).session
-    with pytest.raises(NotTrusted, match="agent a runs code"):
+    with pytest.raises(UntrustedCode, match="agent a runs code"):
         asyncio.run(Runner(session, Events()).run())
     assert called() == []
     assert session.read().outputs(session.read().phase(1)) == {}
@@ -274,7 +274,7 @@ def holder(tmp_path):
 def test_a_second_runner_is_refused(tmp_path, holder):
     """Who runs the session is named: process, host and time; nothing is called."""
     said = rf"locked by process {holder.pid} on host {socket.gethostname()} since \d{{4}}-\d\d-\d\dT[\d:]+Z"
-    with pytest.raises(Running, match=said):
+    with pytest.raises(AlreadyRunning, match=said):
         Desk(tmp_path).resume()
     assert called() == []
 
@@ -298,15 +298,15 @@ def test_a_dead_owner_under_another_host_name_holds_nobody_up(tmp_path, holder):
     rename_host(tmp_path)
     os.kill(holder.pid, signal.SIGKILL)
     holder.join()
-    assert FileStore(tmp_path).runner(LOCK) is None
+    assert FileStore(tmp_path).lock_owner(LOCK) is None
     assert Desk(tmp_path).resume() == ("waiting", 1)
 
 
 def test_a_living_owner_under_another_host_name_is_named(tmp_path, holder):
     """A lock that is held is respected, whatever host its note names."""
     rename_host(tmp_path)
-    assert FileStore(tmp_path).runner(LOCK).host == "elsewhere"
-    with pytest.raises(Running, match=f"locked by process {holder.pid} on host elsewhere since "):
+    assert FileStore(tmp_path).lock_owner(LOCK).host == "elsewhere"
+    with pytest.raises(AlreadyRunning, match=f"locked by process {holder.pid} on host elsewhere since "):
         Desk(tmp_path).resume()
 
 
@@ -350,7 +350,7 @@ TIMES = (
     "- Completed: ",
     "- Last Updated: ",
     "- Created: ",
-    "shown: ",
+    "derived_digest: ",
 )
 TIMES += ("- Timestamp: ", "- Total Duration: ")
 SPENT = ("- Total Tokens: ", "- Total Cost: ")  # of the manifest: a call that is killed after it was made is paid for
@@ -475,9 +475,9 @@ def test_a_wrong_agent_file_is_refused(front, said):
 def test_values_are_never_templates():
     """What looks like a template in an idea, an output or a comment stays as it is; only the agent's file is one."""
     hostile = "{{ 7*7 }} {% for %} {{ task.__class__ }}"
-    given = {"idea": hostile, "comments": {"phase 1": hostile}, "before": {"a": hostile}, "evidence": hostile}
+    given = {"idea": hostile, "comments": {"phase 1": hostile}, "earlier_outputs": {"a": hostile}, "evidence": hostile}
     task = Task(agent="x", agent_file="", phase=2, phase_name="Two", attempt=1, **given)
-    told = prompt(task, read_agent("x", "{{ 6*7 }} {{ phase }}: {{ idea }}"))
+    told = build_prompt(task, read_agent("x", "{{ 6*7 }} {{ phase }}: {{ idea }}"))
     assert told.startswith(f"42 Two: {hostile}\n")
     assert told.count(hostile) == 5
     assert "49" not in told
@@ -491,7 +491,7 @@ def test_an_agent_file_cannot_reach_out_of_its_sandbox(body):
     """Instructions that reach for more than the task, or are no template, are refused with the file's name."""
     task = Task(agent="x", agent_file="", phase=1, phase_name="One", attempt=1, idea="i")
     with pytest.raises(InvalidDocument, match=r"agents/x\.md:\d+"):
-        prompt(task, read_agent("x", body))
+        build_prompt(task, read_agent("x", body))
 
 
 def test_a_task_has_one_digest_for_what_it_is_made_of():
@@ -502,7 +502,7 @@ def test_a_task_has_one_digest_for_what_it_is_made_of():
         {"idea": "k"},
         {"agent_file": "g"},
         {"comments": {"phase 1": "c"}},
-        {"before": {"a": "t"}},
+        {"earlier_outputs": {"a": "t"}},
         {"evidence": "e"},
     ]
     assert len({Task(**{**base, **other}).digest for other in [{}, *others]}) == 6
@@ -511,8 +511,8 @@ def test_a_task_has_one_digest_for_what_it_is_made_of():
 @pytest.mark.parametrize("model", ["gpt", "python:", "python:os", "python:os:nothing", "python:..:x", "worksheet:x"])
 def test_a_model_that_is_none_is_named(model):
     """A model string that names nothing here is refused, with what is allowed."""
-    with pytest.raises(InvalidValue, match=r"model: found .*; allowed: "):
-        find_agent(model)
+    with pytest.raises(InvalidArgument, match=r"model: found .*; allowed: "):
+        load_agent(model)
 
 
 @pytest.mark.parametrize(("body", "line"), [("one\n{{ nobody }}\n", 6), ("one\ntwo\n{% if %}\n", 7)])
@@ -520,7 +520,7 @@ def test_a_fault_of_a_template_is_named_with_its_line_in_the_file(body, line):
     """Front matter counts: the line is the one that an editor shows."""
     task = Task(agent="x", agent_file="", phase=1, phase_name="One", attempt=1, idea="i")
     with pytest.raises(InvalidDocument, match=rf"agents/x\.md:{line}: "):
-        prompt(task, read_agent("x", f"---\nhaytham:\n  retries: 0\n---\n{body}"))
+        build_prompt(task, read_agent("x", f"---\nhaytham:\n  retries: 0\n---\n{body}"))
 
 
 def test_an_answer_that_finds_something_else_in_its_place_is_kept(tmp_path):

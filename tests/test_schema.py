@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham.document.check import _validators
-from haytham.document.kind import load_kind
-from haytham.schema import surely_satisfies
-from haytham.workflow import _validator
+from haytham.config.workflow import _validator
+from haytham.markdown.check import _validators
+from haytham.markdown.schema import load_schema
+from haytham.validation import quick_validate
 from hostile import KINDS, plain_values, texts, values
 
 WORKFLOW = json.loads((Path(__file__).parent.parent / "schemas" / "workflow.json").read_text(encoding="utf-8"))
@@ -31,14 +31,14 @@ def accepted(kind, value):
 @given(data=st.data())
 def test_a_yes_of_the_quick_look_is_a_yes_of_the_schema(name, data):
     """Whatever is changed in a value, the quick look accepts nothing that the schema refuses, and all sound values."""
-    kind = load_kind(name)
+    kind = load_schema(name)
     value = data.draw(values(name))
-    assert surely_satisfies(kind.schema, value)
+    assert quick_validate(kind.schema, value)
     field = data.draw(st.sampled_from(sorted([*value, "other"])))
     changed = {**value, field: data.draw(plain_values | st.integers() | texts)}
     if data.draw(st.booleans()):
         changed.pop(data.draw(st.sampled_from(sorted(changed))))
-    assert accepted(kind, changed) or not surely_satisfies(kind.schema, changed)
+    assert accepted(kind, changed) or not quick_validate(kind.schema, changed)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_yes_of_the_quick_look_is_a_yes_of_the_schema(name, data):
 def test_a_wrong_workflow_is_left_to_the_schema(change):
     """What the schema of workflows refuses, the quick look does not accept."""
     sound = {"name": "w", "phases": [{"number": 1, "name": "a", "slug": "a", "agents": ["a"]}], "modes": {"all": [1]}}
-    assert surely_satisfies(WORKFLOW, sound)
+    assert quick_validate(WORKFLOW, sound)
     assert not _validator().is_valid({**sound, **change})
-    assert not surely_satisfies(WORKFLOW, {**sound, **change})
+    assert not quick_validate(WORKFLOW, {**sound, **change})

@@ -10,12 +10,12 @@ import pytest
 
 from haytham import CheckpointManager, clock
 from haytham.checkpoint import checkpoint_manager
+from haytham.config.workflow import shipped_workflow
 from haytham.errors import InvalidDocument
 from haytham.session import Session
-from haytham.session.standing import summarize
-from haytham.session.summary import decide
-from haytham.store import FileStore, MemoryStore
-from haytham.workflow import shipped_workflow
+from haytham.session.derived import parse_decision
+from haytham.session.plan import summarize
+from haytham.storage import FileStore, MemoryStore
 
 FACTS = {
     "status": "completed",
@@ -43,7 +43,7 @@ def store():
 
 @pytest.fixture
 def session(store):
-    with clock.replaced(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
+    with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
         made = Session(store, "p", "s")
         made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="full")
         yield made
@@ -106,7 +106,7 @@ def test_a_long_head_is_read_as_far_as_needed(store, session):
 )
 def test_approved_or_action_alone_decides(change, decision):
     """Either line decides; comments alone decide nothing; a no without words leaves the gate open."""
-    assert decide({**FEEDBACK, **change}) == decision
+    assert parse_decision({**FEEDBACK, **change}) == decision
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_approved_or_action_alone_decides(change, decision):
 def test_two_lines_that_disagree_decide_nothing(approved, action):
     """Both lines set and unlike is an error that names both."""
     with pytest.raises(ValueError, match=f"Approved: {str(approved).lower()} and Action: {action}"):
-        decide({**FEEDBACK, "approved": approved, "action": action})
+        parse_decision({**FEEDBACK, "approved": approved, "action": action})
 
 
 def test_a_closed_session_is_completed_whatever_its_phases_say(session):
@@ -125,7 +125,7 @@ def test_a_closed_session_is_completed_whatever_its_phases_say(session):
     session.save_feedback(1, {**FEEDBACK, "action": "rejected"})
     assert summarize(session.read()).status == "rejected"
     requirements = "sha256:" + "0" * 64
-    session.change_manifest({"closed": "2024-11-24T10:00:00Z", "version": 1, "requirements": requirements})
+    session.update_manifest({"closed": "2024-11-24T10:00:00Z", "version": 1, "requirements": requirements})
     assert summarize(session.read()).status == "completed"
     assert "- Status: completed\n" in session.store.read(session.prefix + "session_manifest.md").decode()
 
@@ -202,7 +202,7 @@ def test_a_session_that_never_stands_still_is_read_all_the_same(disturbed):
 
 def at(second):
     """Hold the clock still at a second of an hour."""
-    return clock.replaced(lambda: datetime(2024, 11, 24, 11, 0, second, tzinfo=UTC))
+    return clock.override(lambda: datetime(2024, 11, 24, 11, 0, second, tzinfo=UTC))
 
 
 def test_last_updated_is_the_newest_time_that_a_document_holds(store, session):
@@ -212,15 +212,15 @@ def test_last_updated_is_the_newest_time_that_a_document_holds(store, session):
         lambda: session.save_checkpoint(1, FACTS, []),
         lambda: session.save_output(1, "a", {**output, "tools_used": None}, "text"),
         lambda: session.save_feedback(1, {**FEEDBACK, "timestamp": clock.now()}),
-        lambda: session.change_state({"summary": "All is well."}),
-        lambda: session.change_manifest({"closed": clock.now(), "version": 1, "requirements": "sha256:" + "0" * 64}),
+        lambda: session.update_state({"summary": "All is well."}),
+        lambda: session.update_manifest({"closed": clock.now(), "version": 1, "requirements": "sha256:" + "0" * 64}),
     ]
     assert summarize(session.read()).last_updated == "2024-11-24T10:00:00Z"
     for second, save in enumerate(saves, 1):
         with at(second):
             save()
         assert summarize(session.read()).last_updated == f"2024-11-24T11:00:0{second}Z"
-        assert session.read().manifest.parsed.shown["last_updated"] == f"2024-11-24T11:00:0{second}Z"
+        assert session.read().manifest.parsed.derived["last_updated"] == f"2024-11-24T11:00:0{second}Z"
 
 
 def test_last_updated_is_never_read_from_the_manifest(store, session):
@@ -228,7 +228,7 @@ def test_last_updated_is_never_read_from_the_manifest(store, session):
     key = "p/sessions/s/session_manifest.md"
     store.write(key, store.read(key).replace(b"Last Updated: 2024-11-24T10", b"Last Updated: 2034-11-24T10"))
     assert summarize(session.read()).last_updated == "2024-11-24T10:00:00Z"
-    assert session.redraw() == ["drew session_manifest.md anew"]
+    assert session.regenerate_derived() == ["drew session_manifest.md anew"]
     assert b"2034" not in store.read(key)
 
 
@@ -243,13 +243,13 @@ def test_a_time_may_be_written_in_any_time_zone(session):
 def test_what_changes_nothing_writes_nothing(store, session):
     """To draw copies anew that show what is so, and to store what is there already, touches no document."""
     session.save_checkpoint(1, FACTS, [])
-    session.change_state({"summary": "All is well."})
-    session.change_manifest({"model": "human"})
+    session.update_state({"summary": "All is well."})
+    session.update_manifest({"model": "human"})
     written, write = [], store.write
     store.write = lambda key, data, **given: written.append(key) or write(key, data, **given)
     with at(1):
-        assert session.redraw() == []
-        session.change_manifest({"model": "human"})
-        session.change_state({"summary": "All is well."})
-        session.catch_up()
+        assert session.regenerate_derived() == []
+        session.update_manifest({"model": "human"})
+        session.update_state({"summary": "All is well."})
+        session.refresh_derived_if_needed()
     assert written == []

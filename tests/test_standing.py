@@ -11,12 +11,12 @@ import pytest
 import scripted
 from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager
+from haytham.engine.runner import Runner
 from haytham.errors import StaleNeeds, WorkLeft
-from haytham.event import Events
-from haytham.runner import Runner
-from haytham.session.problems import inspect
-from haytham.session.standing import summarize
-from haytham.store import FileStore
+from haytham.events import Events
+from haytham.session.plan import summarize
+from haytham.session.validate import validate_tree
+from haytham.storage import FileStore
 from scripted import AT_ONCE, WORKFLOW, Crash, Desk, Dying, called
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
@@ -52,7 +52,7 @@ def status(desk):
 
 def statuses(desk):
     """What everyone who tells the status says: the summary, the manager, and the manifest once it is drawn."""
-    desk.session.catch_up()
+    desk.session.refresh_derived_if_needed()
     shown = (desk.base / "p" / "sessions" / "s" / "session_manifest.md").read_text(encoding="utf-8")
     line = next(line for line in shown.splitlines() if line.startswith("- Status: "))
     return {status(desk), CheckpointManager(desk.base).load_session(*IDS)["status"], line.removeprefix("- Status: ")}
@@ -156,12 +156,12 @@ def test_a_decision_in_an_editor_that_a_rule_refuses_stays_unbound(finished):
     finished.edit(1, "a", "# a\n\nMine.")
     finished.approve(1)
     finished.edit(3, "d", "# d\n\nMine.")
-    assert finished.gate.open(3) is None
+    assert finished.gate.open_review(3) is None
     finished.edit_feedback(3, approved="true")
-    place = finished.standing().place(3)
+    place = finished.standing().phase(3)
     assert isinstance(place.refused, StaleNeeds)
     assert (place.refused.phase, place.refused.needs) == (3, (2,))
-    assert finished.gate.stamp("ann") == []
+    assert finished.gate.bind_editor_decisions("ann") == []
     assert 3 not in CheckpointManager(finished.base).get_approved_phases(*IDS)
     assert finished.resume()[1] == 2
     (told,) = finished.events("decision_refused")
@@ -175,7 +175,7 @@ def test_feedback_that_a_rule_refuses_is_stored_and_not_bound(finished):
     finished.approve(1)
     manager.save_user_feedback(*IDS, 3, reviewed=True, approved=True, comments="Fine.")
     assert (finished.feedback(3)["approved"], finished.feedback(3)["comments"]) == (True, "Fine.")
-    assert "decided" not in finished.feedback(3)
+    assert "bound_decision" not in finished.feedback(3)
     assert 3 not in manager.get_approved_phases(*IDS)
 
 
@@ -191,7 +191,7 @@ def test_a_phase_whose_output_was_deleted_is_not_completed(finished):
     valid, errors = manager.validate_checkpoint(*IDS, 2)
     assert (valid, len(errors)) == (False, 1)
     assert errors[0].startswith("p/sessions/s/phase_2_two/b.md: is missing, and the phase is completed; haytham resume")
-    assert [problem.file for problem in inspect(FileStore(finished.base)).problems if not problem.shown] == [
+    assert [problem.file for problem in validate_tree(FileStore(finished.base)).problems if not problem.derived] == [
         "p/sessions/s/phase_2_two/b.md"
     ]
     assert status(finished) == "in_progress"

@@ -12,23 +12,23 @@ from hypothesis import given, settings
 
 import scripted
 from conftest import rounds
-from haytham.agent import Reply
-from haytham.document import check
-from haytham.document.kind import load_kind
-from haytham.document.parse import parse
-from haytham.document.render import render
-from haytham.errors import InvalidDocument, InvalidValue, NotThere
+from haytham.agents.base import Reply
+from haytham.errors import InvalidArgument, InvalidDocument, NotFound
+from haytham.markdown import check
+from haytham.markdown.parser import parse
+from haytham.markdown.renderer import render
+from haytham.markdown.schema import load_schema
 from haytham.session import Session
-from haytham.session.problems import inspect
-from haytham.session.state import EMPTY, changed, flat, is_same, nested
-from haytham.store import FileStore
+from haytham.session.state import EMPTY, flatten, is_same, merge_patch, unflatten
+from haytham.session.validate import validate_tree
+from haytham.storage import FileStore
 from hostile import values
 from scripted import Crash, Desk, Dying, called
 
-KIND = load_kind("state")
+KIND = load_schema("state")
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
 TWO = ONE.replace("agents: [a]", "agents: [b, c], run: sequential")
-states = values("state").map(nested)
+states = values("state").map(unflatten)
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ def file_of(desk):
 
 def test_the_empty_state_has_every_field_of_its_document():
     """The state before anything was saved has just the fields of its kind, and can be drawn."""
-    assert list(flat(EMPTY)) == KIND.schema["required"]
-    assert parse(KIND, render(KIND, flat(EMPTY))).value == flat(EMPTY)
+    assert list(flatten(EMPTY)) == KIND.schema["required"]
+    assert parse(KIND, render(KIND, flatten(EMPTY))).value == flatten(EMPTY)
 
 
 @pytest.mark.soak
@@ -60,8 +60,8 @@ def test_the_empty_state_has_every_field_of_its_document():
 @given(values("state"))
 def test_a_document_and_its_state_say_the_same(value):
     """What a document holds comes back from the state made of it, every path a name within a name; no time is in it."""
-    state = nested(value)
-    assert flat(state) == {path: content for path, content in value.items() if path != "saved_at"}
+    state = unflatten(value)
+    assert flatten(state) == {path: content for path, content in value.items() if path != "saved_at"}
     assert state["memory"]["short_term"] == value["memory.short_term"]
 
 
@@ -84,14 +84,14 @@ def test_a_document_and_its_state_say_the_same(value):
 )
 def test_maps_merge_as_a_merge_patch_says(before, change, after):
     """Maps merge by key at any depth, null takes a key out, and all else replaces what was there."""
-    state = changed(EMPTY, {"memory": {"session": {"kept": {"x": 1}}}})
+    state = merge_patch(EMPTY, {"memory": {"session": {"kept": {"x": 1}}}})
     state["memory"]["session"] |= before
-    found = changed(state, {"memory": {"session": change}})
+    found = merge_patch(state, {"memory": {"session": change}})
     assert found["memory"]["session"] == {"kept": {"x": 1}, **after}
     assert found["memory"]["short_term"] == {}
 
 
-FULL = nested(
+FULL = unflatten(
     {
         "task.current": "t",
         "task.status": "s",
@@ -114,23 +114,23 @@ FULL = nested(
 def test_null_empties_a_field(path):
     """Null makes a field what it was before anything was saved, and leaves the others alone."""
     group, _, name = path.partition(".")
-    found = flat(changed(FULL, {group: {name: None}} if name else {group: None}))
-    assert found == {**flat(FULL), path: flat(EMPTY)[path]}
+    found = flatten(merge_patch(FULL, {group: {name: None}} if name else {group: None}))
+    assert found == {**flatten(FULL), path: flatten(EMPTY)[path]}
 
 
 def test_null_empties_all_fields_that_belong_together():
     """Null in the place of a map of fields empties each of them."""
-    assert changed(FULL, dict.fromkeys(EMPTY)) == EMPTY
-    assert changed(FULL, {"task": None}) == {**FULL, "task": EMPTY["task"]}
+    assert merge_patch(FULL, dict.fromkeys(EMPTY)) == EMPTY
+    assert merge_patch(FULL, {"task": None}) == {**FULL, "task": EMPTY["task"]}
 
 
 def test_what_is_no_map_replaces():
     """Lists are replaced whole, and so is whatever a field of any value held; a map merges into a map there, too."""
-    found = changed(FULL, {"context": {"goals": ["h"]}, "task": {"progress": {"of": 4}}, "summary": "Anew."})
+    found = merge_patch(FULL, {"context": {"goals": ["h"]}, "task": {"progress": {"of": 4}}, "summary": "Anew."})
     assert (found["context"]["goals"], found["task"]["progress"], found["summary"]) == (
         ["h"], {"done": 1, "of": 4}, "Anew."
     )  # fmt: skip
-    assert changed(found, {"task": {"progress": 0.5}})["task"]["progress"] == 0.5
+    assert merge_patch(found, {"task": {"progress": 0.5}})["task"]["progress"] == 0.5
 
 
 @pytest.mark.soak
@@ -139,9 +139,9 @@ def test_what_is_no_map_replaces():
 def test_changes_may_come_twice_and_change_nothing_that_was_given(state, changes):
     """The same changes again change nothing more; what comes of them can be stored; what was given is left alone."""
     given_state, given_changes = deepcopy(state), deepcopy(changes)
-    after = changed(state, changes)
-    assert is_same(changed(after, changes), after)
-    assert parse(KIND, render(KIND, flat(after)).encode()).value == flat(after)
+    after = merge_patch(state, changes)
+    assert is_same(merge_patch(after, changes), after)
+    assert parse(KIND, render(KIND, flatten(after)).encode()).value == flatten(after)
     assert (state, changes) == (given_state, given_changes)
 
 
@@ -174,8 +174,8 @@ WRONG = [
 def test_changes_that_make_no_state_are_refused(changes, said):
     """A field that is none, a value of the wrong type, or one that no file could hold is named with what is allowed."""
     state = deepcopy(FULL)
-    with pytest.raises(InvalidValue) as refused:
-        changed(state, changes)
+    with pytest.raises(InvalidArgument) as refused:
+        merge_patch(state, changes)
     assert said in str(refused.value)
     assert state == FULL
 
@@ -187,8 +187,10 @@ def test_a_state_is_kept_with_its_session(desk):
     """Nothing lies in the folder before the first change; from then on every reader sees it, each its own copy."""
     assert desk.session.state() == EMPTY
     assert not file_of(desk).exists()
-    after = desk.session.change_state({"task": {"current": "Compare"}, "memory": {"session": {"a": [1]}}})
-    assert after == desk.session.state() == changed(EMPTY, {"task": {"current": "Compare"}, "memory": after["memory"]})
+    after = desk.session.update_state({"task": {"current": "Compare"}, "memory": {"session": {"a": [1]}}})
+    assert (
+        after == desk.session.state() == merge_patch(EMPTY, {"task": {"current": "Compare"}, "memory": after["memory"]})
+    )
     after["memory"]["session"]["a"].append(2)
     desk.session.state()["memory"]["session"]["a"].append(2)
     assert desk.session.state()["memory"]["session"] == {"a": [1]}
@@ -197,45 +199,45 @@ def test_a_state_is_kept_with_its_session(desk):
 
 def test_nothing_is_written_where_nothing_changes(desk):
     """The same again writes no byte, and an empty state no file; true in the place of 1 is a change."""
-    desk.session.change_state({"task": None, "memory": {"session": {"gone": None}}})
+    desk.session.update_state({"task": None, "memory": {"session": {"gone": None}}})
     assert not file_of(desk).exists()
-    desk.session.change_state({"task": {"progress": 1}})
+    desk.session.update_state({"task": {"progress": 1}})
     before = file_of(desk).stat().st_ino, file_of(desk).read_bytes()
-    assert desk.session.change_state({"task": {"progress": 1}})["task"]["progress"] == 1
+    assert desk.session.update_state({"task": {"progress": 1}})["task"]["progress"] == 1
     assert (file_of(desk).stat().st_ino, file_of(desk).read_bytes()) == before
-    assert desk.session.change_state({"task": {"progress": True}})["task"]["progress"] is True
+    assert desk.session.update_state({"task": {"progress": True}})["task"]["progress"] is True
     assert "- Progress: `true`\n" in file_of(desk).read_text(encoding="utf-8")
 
 
 def test_a_refused_change_leaves_the_file_as_it_is(desk):
     """One wrong field among sound ones, and none of them is stored."""
-    desk.session.change_state({"task": {"current": "Compare"}})
+    desk.session.update_state({"task": {"current": "Compare"}})
     before = file_of(desk).read_bytes()
-    with pytest.raises(InvalidValue, match="summary"):
-        desk.session.change_state({"task": {"current": "Another"}, "summary": 7})
+    with pytest.raises(InvalidArgument, match="summary"):
+        desk.session.update_state({"task": {"current": "Another"}, "summary": 7})
     assert file_of(desk).read_bytes() == before
 
 
 def test_what_a_person_writes_there_counts(desk):
     """An edit in the file is the state from then on."""
-    desk.session.change_state({"context": {"goals": ["One"]}})
+    desk.session.update_state({"context": {"goals": ["One"]}})
     text = file_of(desk).read_text(encoding="utf-8").replace("- One\n", "- One\n* Two, *soon*\n")
     file_of(desk).write_text(text, encoding="utf-8")
     assert desk.session.state()["context"]["goals"] == ["One", "Two, *soon*"]
-    assert desk.session.change_state({"summary": "s"})["context"]["goals"] == ["One", "Two, *soon*"]
+    assert desk.session.update_state({"summary": "s"})["context"]["goals"] == ["One", "Two, *soon*"]
 
 
 def test_a_state_that_cannot_be_read_is_never_taken_for_empty(desk):
     """A broken file is an error with file, line and section, for readers, writers and validate, and stays as it is."""
-    desk.session.change_state({"task": {"current": "Compare"}})
-    assert inspect(FileStore(desk.base), "p/").problems == ()
+    desk.session.update_state({"task": {"current": "Compare"}})
+    assert validate_tree(FileStore(desk.base), "p/").problems == ()
     broken = file_of(desk).read_bytes().replace(b"## Goals\n-", b"## Goals\nlost")
     file_of(desk).write_bytes(broken)
     said = r"p/sessions/s/state\.md:20: Goals: found 'lost'"
-    for act in (desk.session.state, lambda: desk.session.change_state({"summary": "s"})):
+    for act in (desk.session.state, lambda: desk.session.update_state({"summary": "s"})):
         with pytest.raises(InvalidDocument, match=said):
             act()
-    assert [str(problem).split(";")[0] for problem in inspect(FileStore(desk.base), "p/").problems] == [
+    assert [str(problem).split(";")[0] for problem in validate_tree(FileStore(desk.base), "p/").problems] == [
         "p/sessions/s/state.md:20: Goals: found 'lost'"
     ]
     assert file_of(desk).read_bytes() == broken
@@ -244,8 +246,8 @@ def test_a_state_that_cannot_be_read_is_never_taken_for_empty(desk):
 def test_a_session_that_is_not_there_has_no_state(tmp_path):
     """To ask for, or change, the state of no session is an error, and makes none."""
     session = Session(FileStore(tmp_path), "p", "s")
-    for act in (session.state, lambda: session.change_state({"summary": "s"})):
-        with pytest.raises(NotThere, match="session 's' of project 'p'"):
+    for act in (session.state, lambda: session.update_state({"summary": "s"})):
+        with pytest.raises(NotFound, match="session 's' of project 'p'"):
             act()
     assert list(tmp_path.rglob("*.md")) == []
 
@@ -255,7 +257,7 @@ def test_changes_made_at_once_are_all_kept(desk):
 
     def work(writer):
         for at in range(5):
-            desk.session.change_state({"memory": {"session": {f"{writer}.{at}": at}}})
+            desk.session.update_state({"memory": {"session": {f"{writer}.{at}": at}}})
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
@@ -283,15 +285,15 @@ def test_what_a_reply_changes_is_stored_with_it_and_given_to_the_next_agent(tmp_
     desk = remembering(tmp_path, TWO, b=first, c=second)
     assert desk.resume() == ("waiting", 1)
     assert json.loads(desk.text(1, "b")) == EMPTY
-    assert json.loads(desk.text(1, "c")) == changed(EMPTY, first)
-    assert desk.session.state() == changed(changed(EMPTY, first), second)
+    assert json.loads(desk.text(1, "c")) == merge_patch(EMPTY, first)
+    assert desk.session.state() == merge_patch(merge_patch(EMPTY, first), second)
 
 
 def test_an_agent_file_may_ask_for_the_state(tmp_path):
     """Instructions can show what is kept, and the task on record has it to the letter."""
     text = "---\nmodel: python:scripted:write\n---\nNow: {{ task.state.task.current }}.\n"
     desk = Desk(tmp_path, ONE, {"agents/a.md": text.encode()})
-    desk.session.change_state({"task": {"current": "{{ 7*7 }}"}})
+    desk.session.update_state({"task": {"current": "{{ 7*7 }}"}})
     desk.resume()
     assert desk.task(1, "a").startswith("Now: {{ 7*7 }}.\n")
 
@@ -301,7 +303,7 @@ def test_a_state_makes_nothing_stale(tmp_path):
     desk = Desk(tmp_path)
     assert desk.resume(approve_as="ann") == ("completed", None)
     called()
-    desk.session.change_state(FULL)
+    desk.session.update_state(FULL)
     assert desk.resume() == ("completed", None)
     assert called() == []
 
@@ -310,10 +312,10 @@ def test_a_reply_that_is_not_stored_changes_no_state(tmp_path):
     """Where a person wrote in the agent's place meanwhile, neither its text nor its changes are taken."""
     desk = remembering(tmp_path, b={"summary": "mine"}, a={"summary": "mine"})
     desk.resume()
-    desk.session.change_state({"summary": ""})
+    desk.session.update_state({"summary": ""})
     task = desk.standing().task(desk.phase(1), "a")
     desk.edit(1, "a", "My own words.")
-    assert desk.gate.store_output(task, {}, "Other words.", {"summary": "again"}) is False
+    assert desk.gate.save_reply(task, {}, "Other words.", {"summary": "again"}) is False
     assert (desk.text(1, "a"), desk.session.state()["summary"]) == ("My own words.", "")
 
 
@@ -339,7 +341,7 @@ def test_a_change_that_is_too_much_for_what_is_there_is_the_agents_failure(tmp_p
     """A change that is sound by itself, and with what is kept already more than a file may hold, is a failure, too."""
     monkeypatch.setattr(check, "_MOST_NODES", 100)
     desk = remembering(tmp_path, a={"memory": {"session": {f"a{at}": at for at in range(30)}}})
-    before = desk.session.change_state({"memory": {"session": {f"b{at}": at for at in range(30)}}})
+    before = desk.session.update_state({"memory": {"session": {f"b{at}": at for at in range(30)}}})
     assert desk.resume() == ("failed", 1)
     assert "allowed: fewer" in desk.session.read().outputs(desk.phase(1))["a"].value["error_message"]
     assert desk.session.state() == before
@@ -367,9 +369,9 @@ def test_a_crash_at_any_write_leaves_the_change_made_once_the_output_is_there(tm
             except Crash:
                 crashed = True
             outputs = desk.session.read().outputs(desk.phase(1))
-            assert desk.session.state() == changed(EMPTY, changes) or "a" not in outputs
+            assert desk.session.state() == merge_patch(EMPTY, changes) or "a" not in outputs
             assert desk.resume() == ("waiting", 1)
-            assert desk.session.state() == changed(EMPTY, changes)
+            assert desk.session.state() == merge_patch(EMPTY, changes)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_a_crash_at_any_write_leaves_the_change_made_once_the_output_is_there(tm
 )
 def test_a_reply_holds_plain_values_only(state):
     """Changes that no file could hold are refused while they are still the agent's own."""
-    with pytest.raises(InvalidValue, match="reply: state: found"):
+    with pytest.raises(InvalidArgument, match="reply: state: found"):
         Reply("text", state=state)
 
 

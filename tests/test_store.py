@@ -11,18 +11,18 @@ import pytest
 
 from clones import git
 from haytham.errors import SymbolicLink
-from haytham.store import FileStore, MemoryStore
-from haytham.store.contract import SharedStoreContract, StoreContract
-from haytham.store.protocol import VERBS
+from haytham.storage import FileStore, MemoryStore
+from haytham.storage.base import VERBS
+from haytham.storage.conformance import SessionStoreConformance, StoreConformance
 
 
-class TestMemoryStore(SharedStoreContract):
+class TestMemoryStore(SessionStoreConformance):
     @pytest.fixture
     def store(self):
         return MemoryStore()
 
 
-class TestFileStore(SharedStoreContract):
+class TestFileStore(SessionStoreConformance):
     @pytest.fixture
     def store(self, tmp_path):
         return FileStore(tmp_path / "base")
@@ -36,7 +36,7 @@ class SevenVerbs:
         self.__dict__ |= {verb: getattr(inner, verb) for verb in VERBS}
 
 
-class TestSevenVerbs(StoreContract):
+class TestSevenVerbs(StoreConformance):
     @pytest.fixture
     def store(self):
         return SevenVerbs()
@@ -78,7 +78,7 @@ def verbs(store, key):
     yield lambda: store.delete(key)
     yield lambda: store.write_folder(f"{key}/", [("new.md", b"x")])
     yield lambda: store.delete(f"{key}/")
-    for verb in (store.prepare, store.keys, store.folders, store.holds):
+    for verb in (store.ensure_folder, store.keys, store.folders, store.has_folder):
         yield partial(verb, f"{key}/")
 
 
@@ -93,7 +93,7 @@ def test_no_key_is_reached_through_a_link_within_the_base(base, key):
     for verb in verbs(store, key):
         with pytest.raises(SymbolicLink, match="allowed: no symbolic link"):
             verb()
-    assert not store.is_plain(key)
+    assert not store.is_regular(key)
     assert [path.name for path in (base / "good").iterdir()] == ["b.md"]
     assert (base / "good" / "b.md").read_bytes() == b"1"
 
@@ -190,7 +190,7 @@ def test_prepare_sweeps_what_a_crash_left(base):
     for name in (".haytham-1", ".other", "b.md"):
         (base / "a" / name).write_bytes(b"")
     (base / "a" / ".haytham-2").mkdir()
-    FileStore(base).prepare("a/")
+    FileStore(base).ensure_folder("a/")
     assert sorted(os.listdir(base / "a")) == [".other", "b.md"]
 
 
@@ -214,7 +214,7 @@ def test_locks_and_temporary_files_are_in_a_folder_that_git_ignores(base):
 def test_prepare_sweeps_only_temporary_files_of_its_folder(base):
     """What writers to other folders are about to move stays; what is a day old is swept whoever wrote it."""
     store = FileStore(base)
-    store.prepare("a/")
+    store.ensure_folder("a/")
 
     def files():
         yield "c", b"1"
@@ -222,12 +222,12 @@ def test_prepare_sweeps_only_temporary_files_of_its_folder(base):
         (base / ".haytham" / "tmp" / (mine + "-of-a-dead-writer")).write_bytes(b"")
         old.write_bytes(b"")
         os.utime(old, (0, 0))
-        store.prepare("a/")
+        store.ensure_folder("a/")
         assert temporaries(base) == [mine, mine + "-of-a-dead-writer"]
 
     store.write_folder("b/new/", files())
     assert len(temporaries(base)) == 1
-    store.prepare("b/")
+    store.ensure_folder("b/")
     assert temporaries(base) == []
 
 
@@ -295,7 +295,7 @@ def test_a_new_folder_is_synced_in_the_one_above(base, monkeypatch):
 
 def test_a_lock_that_is_not_let_go_is_told(base, monkeypatch):
     """A lock that cannot be had in time is an error that names it."""
-    monkeypatch.setattr("haytham.store.files._PATIENCE", 0.01)
+    monkeypatch.setattr("haytham.storage.files._PATIENCE", 0.01)
     first, second = FileStore(base), FileStore(base)
     with first.lock("p/s"), pytest.raises(TimeoutError, match="p/s: another process has held"), second.lock("p/s"):
         pytest.fail("two held it")
@@ -305,7 +305,7 @@ def test_a_stamp_changes_with_the_file_and_is_none_for_a_fresh_one(base):
     """A stamp tells two states of a file apart; one that changed a moment ago has none, since clocks are coarse."""
     store = FileStore(base)
     store.write("a", b"1")
-    assert store.stamp("a") is None
+    assert store.change_token("a") is None
     long_ago = 1_700_000_000_000_000_000
     os.utime(base / "a", ns=(long_ago, long_ago))
-    assert store.stamp("nowhere") is None
+    assert store.change_token("nowhere") is None

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from haytham.errors import Conflict
-from haytham.store import FileStore, bytes_digest
+from haytham.errors import WriteConflict
+from haytham.storage import FileStore, bytes_digest
 from test_faults import raises_input_output_error
 from workers import fail_at, runs_to_its_end
 
@@ -85,7 +85,7 @@ def test_a_kill_at_any_step_leaves_the_whole_folder_or_none(tmp_path):
             break
         assert state(base) in ({"p/old": b"0"}, {"p/old": b"0", **WHOLE})
         assert store.folders("p/") == ["new"] * (len(state(base)) > 1)
-        store.prepare("p/")
+        store.ensure_folder("p/")
         assert strays(base) == []
         store.delete("p/new/")
         write_new(base)
@@ -124,7 +124,7 @@ def test_what_comes_in_between_is_kept(base):
         yield from FILES
         FileStore(base).write("p/new/mine", b"1")
 
-    with pytest.raises(Conflict, match="expected nothing there, found p/new/mine"):
+    with pytest.raises(WriteConflict, match="expected nothing there, found p/new/mine"):
         FileStore(base).write_folder("p/new/", files())
     assert state(base) == {"p/old": b"0", "p/new/mine": b"1"}
     assert strays(base) == []
@@ -135,7 +135,7 @@ def test_hidden_files_are_not_written_over(base):
     (base / "p/new/.git").mkdir(parents=True)
     write_new(copy := base.parent / "copy")
     (base / "p/new/.git/config").write_bytes(b"1")
-    with pytest.raises(Conflict, match=r"found p/new/\.git/config"):
+    with pytest.raises(WriteConflict, match=r"found p/new/\.git/config"):
         write_new(base)
     (base / "p/new/.git/config").rename(base / "p/new/.haytham-1")
     write_new(base)
@@ -180,7 +180,7 @@ def test_a_new_folder_has_usual_permissions(base):
 def test_several_keys_sync_each_folder_once(base, monkeypatch):
     """All bytes are on the disk before the first name, names come in order, and each folder is synced once."""
     store = FileStore(base)
-    store.prepare("q/")
+    store.ensure_folder("q/")
     seen = noted(monkeypatch, base)
     store.write_all({"p/b": b"1", "q/a": b"2", "p/a": b"3"})
     assert [path.rpartition("/.")[0] for path in seen[:3]] == [".haytham/tmp"] * 3
@@ -230,11 +230,11 @@ def test_a_folder_that_is_a_mount_is_written_with_temporary_files_beside(mounted
     store.write_all({"p/a/b": b"2", "q/c": b"3"})
     write_new(mounted)
     assert state(mounted) == {"p/old": b"1", "p/a/b": b"2", "q/c": b"3", **WHOLE}
-    assert store.holds("p/new/f/g/")
+    assert store.has_folder("p/new/f/g/")
     store.delete("p/a/")
     store.delete("p/old")
     assert state(mounted) == {"q/c": b"3", **WHOLE}
-    with pytest.raises(Conflict, match="expected nothing there, found p/new"):
+    with pytest.raises(WriteConflict, match="expected nothing there, found p/new"):
         write_new(mounted)
     assert strays(mounted) == []
 
@@ -272,4 +272,4 @@ def test_links_are_neither_folders_nor_plain(base):
     store = FileStore(base)
     assert store.folders() == ["p"]
     assert store.keys() == ["file", "gone", "link", "p/old", "pipe"]
-    assert list(filter(store.is_plain, store.keys())) == ["p/old"]
+    assert list(filter(store.is_regular, store.keys())) == ["p/old"]

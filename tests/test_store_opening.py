@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from haytham.errors import InvalidValue
-from haytham.store import FileStore, MemoryStore, SqliteStore, open_store
+from haytham.errors import InvalidArgument
+from haytham.storage import FileStore, MemoryStore, SqliteStore, open_store
 
 MODULE = """
-from haytham.store import MemoryStore
+from haytham.storage import MemoryStore
 
 class Shelf(MemoryStore):
     def __init__(self, path, colour="red"):
@@ -87,9 +87,9 @@ def test_a_path_leads_out_of_the_base_only_where_settings_are_trusted(base, tmp_
     (base / "history.db").symlink_to(tmp_path / "outside" / "x.db")
     for kind in ("file", "memory", "sqlite"):
         for path in ("../outside/x", str(tmp_path / "outside" / "x"), "link/x", "a/../../outside/x"):
-            with pytest.raises(InvalidValue, match=r"storage path: found .*; allowed: a path in .* not trusted"):
+            with pytest.raises(InvalidArgument, match=r"storage path: found .*; allowed: a path in .* not trusted"):
                 open_store(kind, path=path, base=base)
-    with pytest.raises(InvalidValue, match="not trusted"):
+    with pytest.raises(InvalidArgument, match="not trusted"):
         open_store("sqlite", base=base)
     assert list((tmp_path / "outside").iterdir()) == []
     with closing(open_store("sqlite", path="../outside/x.db", base=base, may_run_code=True)) as store:
@@ -104,7 +104,7 @@ def test_a_path_within_the_base_goes_through_no_link(base, tmp_path, may_run_cod
         (base / name).symlink_to(target)
         (base / f"{name}.db").symlink_to(target / "x.db")
         for kind, path in (("file", f"{name}/x"), ("file", name), ("sqlite", f"{name}/x.db"), ("sqlite", f"{name}.db")):
-            with pytest.raises(InvalidValue, match=r"storage path: found .*; allowed: a path"):
+            with pytest.raises(InvalidArgument, match=r"storage path: found .*; allowed: a path"):
                 open_store(kind, path=path, base=base, may_run_code=may_run_code)
         assert list(target.iterdir()) == []
 
@@ -112,10 +112,12 @@ def test_a_path_within_the_base_goes_through_no_link(base, tmp_path, may_run_cod
 def test_a_type_or_path_that_is_none_is_refused(base):
     """What settings hold by mistake is told with what is allowed."""
     for kind in ("", "redis", "File", "a.b", "a:b:c", ":x", "os:", 7, None, ["file"]):
-        with pytest.raises(InvalidValue, match=r"storage type: found .*; allowed: file, memory, sqlite, or a trusted"):
+        with pytest.raises(
+            InvalidArgument, match=r"storage type: found .*; allowed: file, memory, sqlite, or a trusted"
+        ):
             open_store(kind, base=base, may_run_code=True)
     for path in (7, "a\0b", ["a"]):
-        with pytest.raises(InvalidValue, match=r"storage path: found .*; allowed: a path"):
+        with pytest.raises(InvalidArgument, match=r"storage path: found .*; allowed: a path"):
             open_store("file", path=path, base=base)
 
 
@@ -128,14 +130,14 @@ def test_a_registered_store_is_opened_by_its_name(base):
     store = open_store("acme", base=base, path="x", options={"colour": "blue"}, may_run_code=True)
     assert (store.path, store.colour) == (str(base / "x"), "blue")
     assert open_store("acme", base=base, may_run_code=True).path == str(base)
-    with pytest.raises(InvalidValue, match="allowed: file, memory, sqlite, acme, acme_gone, or a trusted"):
+    with pytest.raises(InvalidArgument, match="allowed: file, memory, sqlite, acme, acme_gone, or a trusted"):
         open_store("acne", base=base)
 
 
 @pytest.mark.usefixtures("_installed")
 def test_a_class_is_opened_by_module_and_name_where_trusted(base):
     """`package.module:Class` is imported only for settings that may run code."""
-    with pytest.raises(InvalidValue, match=r"or a trusted package\.module:Class; this one is not trusted"):
+    with pytest.raises(InvalidArgument, match=r"or a trusted package\.module:Class; this one is not trusted"):
         open_store("acme_stores:Shelf", base=base)
     assert "acme_stores" not in sys.modules
     store = open_store("acme_stores:Shelf", base=base, may_run_code=True)
@@ -146,14 +148,16 @@ def test_a_class_is_opened_by_module_and_name_where_trusted(base):
 def test_what_cannot_be_imported_is_one_sentence(base):
     """A module or class that is not there, or is broken, is told with the reason."""
     for kind in ("acme_nowhere:Shelf", "acme_stores:Nothing", "acme_cut_off:Shelf", "acme_gone"):
-        with pytest.raises(InvalidValue, match=r"^storage type: found .*; allowed: one that can be imported \(.*\)$"):
+        with pytest.raises(
+            InvalidArgument, match=r"^storage type: found .*; allowed: one that can be imported \(.*\)$"
+        ):
             open_store(kind, base=base, may_run_code=True)
 
 
 @pytest.mark.usefixtures("_installed")
 def test_what_lacks_a_verb_is_no_store(base):
     """What was opened has all seven verbs, else those it lacks are named."""
-    with pytest.raises(InvalidValue, match=r"it lacks append, delete, keys, prepare$"):
+    with pytest.raises(InvalidArgument, match=r"it lacks append, delete, keys, ensure_folder$"):
         open_store("acme_stores:Half", base=base, may_run_code=True)
 
 
@@ -161,15 +165,15 @@ def test_what_lacks_a_verb_is_no_store(base):
 def test_options_are_those_that_the_store_takes(base):
     """An option that a store does not know is told; none of them is its path."""
     for kind in ("acme", "acme_stores:NUMBER"):
-        with pytest.raises(InvalidValue, match=r"^storage options: found .*; allowed: those that acme"):
+        with pytest.raises(InvalidArgument, match=r"^storage options: found .*; allowed: those that acme"):
             open_store(kind, base=base, options={"size": 3}, may_run_code=True)
     assert open_store("acme", base=base, options={"path": "/elsewhere"}, may_run_code=True).path == str(base)
 
 
 def test_a_database_is_loaded_only_where_one_is_opened():
     """To import the stores loads neither SQLite nor the list of installed packages."""
-    look = "import sys, haytham.store; print(sorted({'sqlite3', 'importlib.metadata'} & set(sys.modules)))"
+    look = "import sys, haytham.storage; print(sorted({'sqlite3', 'importlib.metadata'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"
-    assert {"SqliteStore", "open_store"} <= set(dir(sys.modules["haytham.store"]))
+    assert {"SqliteStore", "open_store"} <= set(dir(sys.modules["haytham.storage"]))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = sys.modules["haytham.store"].nothing
+        _ = sys.modules["haytham.storage"].nothing

@@ -15,9 +15,9 @@ from functools import partial
 import pytest
 
 from conftest import rounds
-from haytham.errors import HaythamError, Locked
-from haytham.store import SqliteStore
-from haytham.store.contract import StoreContract
+from haytham.errors import HaythamError, LockTimeout
+from haytham.storage import SqliteStore
+from haytham.storage.conformance import StoreConformance
 from workers import FORK, apart, running, together
 
 WRITERS = 4
@@ -28,7 +28,7 @@ def path(tmp_path):
     return tmp_path / "folder" / "history.db"
 
 
-class TestSqliteStore(StoreContract):
+class TestSqliteStore(StoreConformance):
     @pytest.fixture
     def store(self, path):
         with closing(SqliteStore(path)) as store:
@@ -214,9 +214,9 @@ def test_a_forked_process_has_a_connection_of_its_own(path):
 
 def test_a_database_that_is_held_too_long_is_told(path, monkeypatch):
     """Who waits in vain for another process gets an error that names the database."""
-    monkeypatch.setattr("haytham.store.sqlite._PATIENCE", 0.05)
+    monkeypatch.setattr("haytham.storage.sqlite._PATIENCE", 0.05)
     with closing(SqliteStore(path)) as first, closing(SqliteStore(path)) as second, first._transaction():
-        with pytest.raises(Locked, match=r"history\.db: another process has held"):
+        with pytest.raises(LockTimeout, match=r"history\.db: another process has held"):
             second.write("a", b"")
         assert second.keys() == []
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from haytham.config.workflow import FILE, WorkflowFiles, parse_workflow, shipped_workflow
 from haytham.errors import InvalidDocument
-from haytham.workflow import FILE, WorkflowFiles, read_workflow, shipped_workflow
 
 YAML = """
 name: small
@@ -58,7 +58,7 @@ def test_the_shipped_workflow_has_its_phases_and_modes():
 def test_a_wrong_workflow_is_refused(old, new, said):
     """What contradicts itself or the schema is named, with the file."""
     with pytest.raises(InvalidDocument, match=r"w\.yaml:\d+") as refused:
-        read_workflow(YAML.replace(old, new).encode(), file="w.yaml")
+        parse_workflow(YAML.replace(old, new).encode(), file="w.yaml")
     assert said in str(refused.value)
 
 
@@ -92,7 +92,7 @@ def test_every_agent_has_a_file():
 def test_numbers_of_phases_are_whole_and_short(old, new, said):
     """A phase's number is a whole number up to 9999, wherever it stands: 1.0 makes no folder."""
     with pytest.raises(InvalidDocument) as refused:
-        read_workflow(YAML.replace(old, new).encode(), file="w.yaml")
+        parse_workflow(YAML.replace(old, new).encode(), file="w.yaml")
     assert said in str(refused.value)
 
 
@@ -115,7 +115,7 @@ def test_numbers_of_phases_are_whole_and_short(old, new, said):
 def test_every_number_of_a_workflow_is_finite_and_within_bounds(key, value):
     """What no calendar, clock or account can hold is refused with its line; not a number is none."""
     with pytest.raises(InvalidDocument, match=r"w\.yaml:8: "):
-        read_workflow(f"{YAML}{key.replace('VALUE', value)}\n".encode(), file="w.yaml")
+        parse_workflow(f"{YAML}{key.replace('VALUE', value)}\n".encode(), file="w.yaml")
 
 
 def laughs():
@@ -145,7 +145,7 @@ def test_a_workflow_that_would_take_long_to_read_is_refused_at_once(yaml, said):
     """Aliases, deep nesting, long texts and endless lists are refused with file and line, in a short sentence."""
     begun = time.process_time()
     with pytest.raises(InvalidDocument) as refused:
-        read_workflow(yaml.encode(), file="w.yaml")
+        parse_workflow(yaml.encode(), file="w.yaml")
     assert said in str(refused.value)
     assert len(str(refused.value)) < 20_000
     assert time.process_time() - begun < 4
@@ -164,10 +164,10 @@ workflow:
 
 def test_settings_may_stand_under_the_word_workflow():
     """What stands under `workflow:` is read as if it stood at the top, as other systems write it."""
-    policy = read_workflow(f"{SEED}{YAML}".encode(), file="w.yaml").policy
+    policy = parse_workflow(f"{SEED}{YAML}".encode(), file="w.yaml").policy
     assert (policy.storage_path, policy.retention["phase"].cleanup_after_days) == ("./checkpoints", 30)
     whole = "workflow:\n" + "\n".join(f"  {line}" for line in YAML.strip().split("\n")) + "\n"
-    assert read_workflow(whole.encode(), file="w.yaml").digest == read_workflow(YAML.encode(), file="w.yaml").digest
+    assert parse_workflow(whole.encode(), file="w.yaml").digest == parse_workflow(YAML.encode(), file="w.yaml").digest
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_settings_may_stand_under_the_word_workflow():
 )
 def test_a_workflow_says_in_a_word_whether_it_keeps_a_history(line, enabled):
     """`checkpoint: true` or `false` for the whole workflow switches its history on or off."""
-    assert read_workflow(f"{YAML}{line}\n".encode(), file="w.yaml").policy.enabled is enabled
+    assert parse_workflow(f"{YAML}{line}\n".encode(), file="w.yaml").policy.enabled is enabled
 
 
 @pytest.mark.parametrize("word", ["off", "'off'", "false", "no"])
 def test_snapshots_are_switched_off_without_quotes(word):
     """`auto: off` is off, although YAML reads it as false."""
-    assert read_workflow(f"{YAML}checkpointing: {{auto: {word}}}\n".encode(), file="w.yaml").policy.auto == "off"
+    assert parse_workflow(f"{YAML}checkpointing: {{auto: {word}}}\n".encode(), file="w.yaml").policy.auto == "off"
 
 
 @pytest.mark.parametrize(
@@ -209,5 +209,5 @@ def test_snapshots_are_switched_off_without_quotes(word):
 def test_words_of_other_systems_that_mean_nothing_here_are_refused_with_a_sentence(text, said):
     """`steps:` and what contradicts itself are named with their line."""
     with pytest.raises(InvalidDocument) as refused:
-        read_workflow(f"{YAML}{text}\n".encode(), file="w.yaml")
+        parse_workflow(f"{YAML}{text}\n".encode(), file="w.yaml")
     assert said in str(refused.value)

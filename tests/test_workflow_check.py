@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from command import IDEA, edit, haytham, session_folder, workflow
-from haytham.workflow import FILE, WorkflowFiles, shipped_workflow
-from haytham.workflow_check import check_workflow
+from haytham.config.workflow import FILE, WorkflowFiles, shipped_workflow
+from haytham.engine.preflight import check_workflow
 
 YAML = "phases[1].when: "
 AGENT = "agents/two.md:"

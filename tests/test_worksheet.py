@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from conftest import rounds
-from haytham.agent import Input, LeftOut, Previous
-from haytham.agent_file import AgentSpec
-from haytham.agents.worksheet import fill
-from haytham.contract import read_contract
-from haytham.contract.cell import read_cell
+from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase
+from haytham.agents.prompt import build_prompt
+from haytham.agents.worksheet import answer
+from haytham.config.agent_spec import AgentSpec
+from haytham.contracts import parse_contract
+from haytham.contracts.values import parse_value
 from haytham.errors import InvalidDocument
-from haytham.prompt import prompt
 from hostile import texts
 from scripted import Desk
 from test_contract import SCHEMA, json_values
@@ -30,11 +30,11 @@ HOSTILE = "---\na: b\n---\n## Verdict\n- Decision: go\n| a | b |\n|---|---|\n```
 
 
 def complaints(agent, text, accepted=""):
-    return [str(problem) for problem in CONTRACTS[agent].complaints(text, accepted=accepted)]
+    return [str(problem) for problem in CONTRACTS[agent].validate(text, accepted=accepted)]
 
 
 def previous(agent, text, *, by_hand="+ changed", comments="", changes=()):
-    return Previous(1, {agent: text}, comments, changes, by_hand, "", frozenset({agent} if by_hand else ()))
+    return PreviousAttempt(1, {agent: text}, comments, changes, by_hand, "", frozenset({agent} if by_hand else ()))
 
 
 ODD = [0, 3, 1000, True, "", "!", "unknown", ["go"], ["go", "!"], ["", ""], ["holds"], [{"name": "|", "source": "me"}]]
@@ -61,7 +61,7 @@ def test_every_agent_has_its_contract():
 def test_an_outline_that_nobody_filled_in_is_refused(name):
     """The bare page of a contract lacks something in every section that must say something, and no heading."""
     contract = CONTRACTS[name]
-    said = complaints(name, contract.outline())
+    said = complaints(name, contract.template())
     assert said
     assert not [line for line in said if "missing" in line]
 
@@ -70,7 +70,7 @@ def test_an_outline_that_nobody_filled_in_is_refused(name):
 def test_an_empty_reply_lacks_every_section(name):
     """Of a reply that says nothing, each required section is missed by its name."""
     needed = [section.name for section in CONTRACTS[name].sections if section.required]
-    assert [problem.section for problem in CONTRACTS[name].complaints("")] == needed
+    assert [problem.section for problem in CONTRACTS[name].validate("")] == needed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,9 +79,9 @@ def test_what_a_contract_begins_with_fits(name):
     for field in CONTRACTS[name].field_by_name.values():
         rows = field.default or [] if field.form == "table" else []
         for row in rows:
-            assert all(read_cell(field.column_by_name[key], text) is not None for key, text in row.items())
+            assert all(parse_value(field.column_by_name[key], text) is not None for key, text in row.items())
         cells = [cell for cell in (field, *field.columns) if cell.default is not None and cell.form == "scalar"]
-        assert all(cell.default == "unknown" or read_cell(cell, cell.default) is not None for cell in cells)
+        assert all(cell.default == "unknown" or parse_value(cell, cell.default) is not None for cell in cells)
 
 
 def test_what_is_carried_on_stands_somewhere():
@@ -109,11 +109,11 @@ def test_what_is_carried_on_stands_somewhere():
 def test_a_prompt_is_short_and_says_what_counts(name):
     """Each prompt has the contract in it, names the mark and the founder's words, and leaves room for the rest."""
     spec, contract = SPECS[name], CONTRACTS[name]
-    told = prompt(task(name, contract=contract), spec)
-    assert told.count(contract.description().strip()) == 1
+    told = build_prompt(task(name, contract=contract), spec)
+    assert told.count(contract.prompt_text().strip()) == 1
     told = " ".join(told.split())
     assert len(spec.body.split()) < 350
-    assert len(contract.description().split()) < 400
+    assert len(contract.prompt_text().split()) < 400
     assert all(word in told for word in ("ASSUMPTION", "founder", "Cite only", "source"))
     assert IDEA in told
 
@@ -124,7 +124,7 @@ def test_a_prompt_is_short_and_says_what_counts(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_keeps_its_contract(name):
     """From an idea alone, the worksheet's page is sound, free, and the same each time."""
-    one, two = (asyncio.run(fill(task(name), SPECS[name])) for _ in range(2))
+    one, two = (asyncio.run(answer(task(name), SPECS[name])) for _ in range(2))
     assert complaints(name, one.text) == []
     assert (one, one.model, one.cost, one.input_tokens) == (two, "worksheet", 0.0, 0)
 
@@ -136,7 +136,7 @@ def test_a_formatted_page_keeps_its_contract(name):
     formatted = mdformat.text(text, extensions={"gfm"})
     assert complaints(name, formatted) == []
     rows = {field.name for field in CONTRACTS[name].field_by_name.values() if field.form in ("table", "scalar")}
-    before, after = CONTRACTS[name].read(text), CONTRACTS[name].read(formatted)
+    before, after = CONTRACTS[name].parse(text), CONTRACTS[name].parse(formatted)
     assert {key: before[key] for key in rows} == {key: after[key] for key in rows}
 
 
@@ -163,7 +163,7 @@ givens = st.fixed_dictionaries(
         "evidence": texts,
         "request": texts,
         "comments": st.dictionaries(st.just("phase 1"), texts),
-        "left_out": st.lists(st.builds(LeftOut, st.just(4), texts, texts), max_size=1).map(tuple),
+        "skipped_phases": st.lists(st.builds(SkippedPhase, st.just(4), texts, texts), max_size=1).map(tuple),
     }
 )
 
@@ -174,7 +174,7 @@ givens = st.fixed_dictionaries(
 def test_whatever_is_given_a_page_keeps_its_contract(name, given_, data):
     """Hostile ideas, inputs, comments and earlier attempts break no page but where a person did, and stay in it."""
     sources = st.sampled_from(NAMES).flatmap(headed)
-    inputs = tuple(Input(2, "Two", "x", text) for text in data.draw(st.lists(sources, max_size=2)))
+    inputs = tuple(PhaseInput(2, "Two", "x", text) for text in data.draw(st.lists(sources, max_size=2)))
     before = data.draw(
         st.none() | st.builds(previous, st.just(name), headed(name), comments=texts, changes=st.tuples(texts))
     )
@@ -186,7 +186,7 @@ def test_whatever_is_given_a_page_keeps_its_contract(name, given_, data):
 def test_pages_made_of_hostile_pages_keep_their_contract(name):
     """A page that a person has broken is built on, and what they broke alone stays broken."""
     for broken in (HOSTILE, page(name).replace("\n", "\n" + HOSTILE, 9), page(name)[:-80] + "```"):
-        inputs = tuple(Input(1, "One", other, broken) for other in NAMES)
+        inputs = tuple(PhaseInput(1, "One", other, broken) for other in NAMES)
         text = page(name, idea=HOSTILE, inputs=inputs, previous=previous(name, broken))
         assert complaints(name, text, accepted=broken) == []
 
@@ -204,7 +204,7 @@ def test_the_idea_is_put_down_and_is_no_evidence():
 def test_names_a_person_wrote_are_rows_downstream():
     """Groups that a person named in the research are the candidates to choose from, in both pages of the next phase."""
     made = pages()
-    read = {name: CONTRACTS[name].read(made[name]) for name in ("niche_identification", "niche_decision")}
+    read = {name: CONTRACTS[name].parse(made[name]) for name in ("niche_identification", "niche_decision")}
     named = ["Schools with a garden", "Plot holders without mains water"]
     assert [row["niche"] for row in read["niche_identification"]["candidates"]] == [*named, None]
     assert [row["niche"] for row in read["niche_decision"]["scores"]] == named
@@ -220,18 +220,18 @@ def test_an_answer_is_carried_on_and_not_asked_again():
 
 def test_assumptions_are_collected_the_most_dangerous_first():
     """The validation lists the assumptions of all pages it builds on, fatal ones first, each with its cheapest test."""
-    rows = CONTRACTS["validation"].read(pages()["validation"])["assumptions"]
+    rows = CONTRACTS["validation"].parse(pages()["validation"])["assumptions"]
     ranks = [["fatal", "serious", "minor"].index(row["if_wrong"]) for row in rows]
     assert ranks == sorted(ranks)
     assert {row["from"] for row in rows} == {"phase 2", "phase 4", "phase 5"}
     assert all(row["standing"] == "untested" and row["source"].startswith("ASSUMPTION: ") for row in rows)
-    opened = CONTRACTS["validation"].read(pages()["validation"])["open"]
+    opened = CONTRACTS["validation"].parse(pages()["validation"])["open"]
     assert "Phase 5, Price: The first version" in opened
 
 
 def test_the_founders_word_proves_nothing():
     """An assumption that holds by the founder's word alone is untested on the next page, and it says why."""
-    rows = CONTRACTS["final_synthesis"].read(pages()["final_synthesis"])["decides"]
+    rows = CONTRACTS["final_synthesis"].parse(pages()["final_synthesis"])["decides"]
     (row,) = [row for row in rows if row["assumption"].startswith("Winning a customer")]
     assert (row["standing"], row["source"][-29:]) == ("untested", "when. (the founder is no source)"[-29:])
 
@@ -262,10 +262,10 @@ def test_the_verdict_follows_from_the_evidence(standings, verdict):
     text = page(
         "final_synthesis",
         inputs=(
-            Input(6, "Validation", "validation", "\n".join(lines).replace("What decides", "Riskiest assumptions")),
+            PhaseInput(6, "Validation", "validation", "\n".join(lines).replace("What decides", "Riskiest assumptions")),
         ),
     )
-    assert CONTRACTS["final_synthesis"].read(text)["verdict"] == verdict
+    assert CONTRACTS["final_synthesis"].parse(text)["verdict"] == verdict
     assert complaints("final_synthesis", text) == []
     (other,) = {"go", "stop"} - {verdict} if verdict != "change" else {"go"}
     assert complaints("final_synthesis", text.replace(f"Decision: {verdict}", f"Decision: {other}"))
@@ -273,7 +273,9 @@ def test_the_verdict_follows_from_the_evidence(standings, verdict):
 
 def collected():
     made = pages(answers={})
-    return tuple(Input(1, "One", name, made[name]) for name in NAMES if name not in ("final_synthesis", "validation"))
+    return tuple(
+        PhaseInput(1, "One", name, made[name]) for name in NAMES if name not in ("final_synthesis", "validation")
+    )
 
 
 def test_what_a_person_wants_is_on_the_page():
@@ -283,7 +285,7 @@ def test_what_a_person_wants_is_on_the_page():
         evidence="Anna pays $5.",
         request="Count in euros.",
         comments={"phase 3": "Name one city."},
-        left_out=(LeftOut(4, "Product Strategy", "it is not in this mode"),),
+        skipped_phases=(SkippedPhase(4, "Product Strategy", "it is not in this mode"),),
         previous=previous("business_planning", "", comments="Too rosy.", changes=("Halve the price",)),
     )
     for words in (
@@ -313,10 +315,10 @@ def test_what_a_person_wrote_stays_in_the_next_attempt():
     room = "## Where there is room\n\n| Who is badly served | Source |\n|-|-|\n| Schools | Ben, 2 May |\n"
     again = page(
         "niche_identification",
-        inputs=(Input(2, "Two", "x", room),),
+        inputs=(PhaseInput(2, "Two", "x", room),),
         previous=previous("niche_identification", candidates),
     )
-    named = [row["niche"] for row in CONTRACTS["niche_identification"].read(again)["candidates"]]
+    named = [row["niche"] for row in CONTRACTS["niche_identification"].parse(again)["candidates"]]
     assert named == ["Ann's street", None, None, "Schools"]
 
 
@@ -328,7 +330,7 @@ def test_scores_by_hand_decide_in_the_next_attempt():
     own = own.replace("- Next best: unknown", "- Next best: Plot holders")
     text = page("niche_decision", previous=previous("niche_decision", own))
     assert complaints("niche_decision", text) == []
-    read = CONTRACTS["niche_decision"].read(text)
+    read = CONTRACTS["niche_decision"].parse(text)
     assert (read["choice"], read["second"]) == ("Schools with a garden", "Plot holders")
     assert read["why"] == "the sums are 'Schools with a garden' 16, 'Plot holders without mains water' 14"
 
@@ -354,7 +356,7 @@ def test_a_label_above_a_quote_is_no_answer():
     broken = page("concept_expansion").replace("Not known yet. ASSUMPTION: ask", "```\nmy answer ASSUMPTION: ask")
     text = page("concept_expansion", previous=previous("concept_expansion", broken))
     assert "stood here" in text
-    assert "stood here" not in page("market_intelligence", inputs=(Input(1, "One", "concept_expansion", text),))
+    assert "stood here" not in page("market_intelligence", inputs=(PhaseInput(1, "One", "concept_expansion", text),))
 
 
 # A person's words.
@@ -466,9 +468,9 @@ def test_words_stay_on_the_page_through_any_number_of_attempts(tmp_path_factory,
 def test_a_page_of_an_agent_without_a_contract_keeps_its_answers():
     """Answers to the questions of its instructions stay under them, and new questions are asked below."""
     spec = AgentSpec(name="x", body="Who is it for? What does it cost?\n")
-    own = asyncio.run(fill(task("x"), spec)).text.replace("Not known yet.", "Gardeners.", 1)
+    own = asyncio.run(answer(task("x"), spec)).text.replace("Not known yet.", "Gardeners.", 1)
     more = AgentSpec(name="x", body="Who is it for? What does it cost? Who pays?\n")
-    text = asyncio.run(fill(task("x", previous=previous("x", own)), more)).text
+    text = asyncio.run(answer(task("x", previous=previous("x", own)), more)).text
     unknown = "Not known yet."
     answers = f"### Who is it for?\n\nGardeners.\n\n### What does it cost?\n\n{unknown}\n\n### Who pays?\n\n{unknown}\n"
     assert text.endswith(f"## To answer\n\n{answers}")
@@ -508,26 +510,30 @@ def test_a_short_answer_is_carried_into_the_next_phase():
     """It is what the next page knows, word for word, on whatever attempt it was given."""
     own = answered("concept_expansion", page("concept_expansion"), {"concept_expansion": [("Not known", SHORT)]})
     text = page("concept_expansion", previous=previous("concept_expansion", own))
-    following = page("market_intelligence", inputs=(Input(1, "One", "concept_expansion", text),))
+    following = page("market_intelligence", inputs=(PhaseInput(1, "One", "concept_expansion", text),))
     assert f"- Problem (phase 1): {SHORT}\n" in following
 
 
 def test_an_agent_without_a_contract_gets_a_plain_page():
     """The questions of its instructions are asked; where there are none, the instructions stand to be answered."""
     spec = AgentSpec(name="x", body="Look at {{ idea }}. Who is it for? - What does it cost?\nWrite {{ x }}?\n")
-    text = asyncio.run(fill(task("x"), spec)).text
+    text = asyncio.run(answer(task("x"), spec)).text
     assert re.findall(r"^### (.*)$", text, re.MULTILINE) == ["Who is it for?", "What does it cost?"]
     assert f"> {IDEA}" in text
-    assert "> Just write.\n" in asyncio.run(fill(task("x"), AgentSpec(name="x", body="Just write."))).text
+    assert "> Just write.\n" in asyncio.run(answer(task("x"), AgentSpec(name="x", body="Just write."))).text
 
 
 def test_the_tasks_own_contract_is_filled():
     """A contract that comes with the task is taken, whatever the agent's file names."""
-    schema = {"type": "object", "properties": {"a": {"type": "boolean", "x-seat": "Verdict / Sure"}}, "required": ["a"]}
-    contract = read_contract("own", json.dumps(schema).encode())
-    text = asyncio.run(fill(task("validation", contract=contract), SPECS["validation"])).text
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "boolean", "x-location": "Verdict / Sure"}},
+        "required": ["a"],
+    }
+    contract = parse_contract("own", json.dumps(schema).encode())
+    text = asyncio.run(answer(task("validation", contract=contract), SPECS["validation"])).text
     assert "## Verdict\n\n- Sure: unknown\n" in text
-    assert contract.complaints(text) == []
+    assert contract.validate(text) == []
 
 
 @given(st.lists(st.tuples(schema_paths, json_values | st.sampled_from(ODD)), min_size=1, max_size=3))
@@ -542,8 +548,8 @@ def test_any_contract_can_be_filled(changes):
         if isinstance(inner, dict):
             inner[path[-1]] = value
     try:
-        contract = read_contract("any", json.dumps(schema).encode())
+        contract = parse_contract("any", json.dumps(schema).encode())
     except InvalidDocument:
         return
-    text = asyncio.run(fill(task("x", contract=contract), AgentSpec(name="x"))).text
-    assert contract.complaints(text) == []
+    text = asyncio.run(answer(task("x", contract=contract), AgentSpec(name="x"))).text
+    assert contract.validate(text) == []

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 
-from haytham.agent import Reply
+from haytham.agents.base import Reply
 
 SEEN = []
 FOLDER = []  # where the outputs of the phase that runs lie

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from haytham.agent import Input, LeftOut, Task
-from haytham.agent_file import read_agent
-from haytham.agents.worksheet import fill
-from haytham.contract import load_contract
-from haytham.workflow import shipped_workflow
+from haytham.agents.base import PhaseInput, SkippedPhase, Task
+from haytham.agents.worksheet import answer
+from haytham.config.agent_spec import read_agent
+from haytham.config.workflow import shipped_workflow
+from haytham.contracts import load_contract
 
 PAGES = Path(__file__).parent / "workbook_pages"
 GOLDEN = ("concept_expansion", "validation", "final_synthesis")
@@ -70,7 +70,7 @@ def task(agent, number=1, **given):
 
 def page(agent, number=1, **given):
     """What the worksheet writes to a task."""
-    return asyncio.run(fill(task(agent, number, **given), SPECS[agent])).text
+    return asyncio.run(answer(task(agent, number, **given), SPECS[agent])).text
 
 
 def pages(mode="full", answers=ANSWERS):
@@ -78,12 +78,12 @@ def pages(mode="full", answers=ANSWERS):
     workflow, texts, found = FILES.workflow, {}, {}
     for phase in workflow.mode_phases(mode):
         needed = [need for need in workflow.phases if need.number in phase.needs]
-        inputs = [Input(n.number, n.name, a, texts[a]) for n in needed for a in n.agents if a in texts]
-        out = [LeftOut(n.number, n.name, "it is not in this mode") for n in needed if n.agents[0] not in texts]
-        given = {"phase_name": phase.name, "inputs": tuple(inputs), "left_out": tuple(out)}
+        inputs = [PhaseInput(n.number, n.name, a, texts[a]) for n in needed for a in n.agents if a in texts]
+        out = [SkippedPhase(n.number, n.name, "it is not in this mode") for n in needed if n.agents[0] not in texts]
+        given = {"phase_name": phase.name, "inputs": tuple(inputs), "skipped_phases": tuple(out)}
         for agent in phase.agents:
             before = {a: texts[a] for a in phase.agents if a in texts} if phase.run == "sequential" else {}
-            found[agent] = page(agent, phase.number, before=before, **given)
+            found[agent] = page(agent, phase.number, earlier_outputs=before, **given)
             texts[agent] = answered(agent, found[agent], answers)
     return found
 

@@ -17,15 +17,15 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from haytham.agent import Reply, adapter
-from haytham.errors import AgentFailed, quote
+from haytham.agents.base import Reply, adapter
+from haytham.errors import AgentError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import RawIOBase
 
-    from haytham.agent import Agent, Task
-    from haytham.agent_file import AgentSpec
+    from haytham.agents.base import Agent, Task
+    from haytham.config.agent_spec import AgentSpec
 
 MOST_BYTES = 10_000_000  # of a reply
 KEPT_BYTES = 4_000  # of what it writes to standard error, the last of it
@@ -43,8 +43,8 @@ def open_agent(rest: str) -> Agent:
     words, model = _split(rest), f"command:{rest}"
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:
-        reply = _Heard(task.tell if spec.runtime.get("stream", True) else None)
-        complaints = _Complaints()
+        reply = StdoutReader(task.on_text if spec.runtime.get("stream", True) else None)
+        complaints = StderrTail()
         program = _start(words)
         try:
             try:
@@ -54,7 +54,7 @@ def open_agent(rest: str) -> Agent:
             if program.code:
                 raise _ended_badly(program.code, complaints.last_line, reply.text(errors="replace"))
             return Reply(reply.text(), model=model)
-        except AgentFailed as failure:
+        except AgentError as failure:
             if complaints.text:
                 failure.add_note(f"The last of what it wrote to standard error:\n{complaints.text}")
             raise
@@ -64,39 +64,39 @@ def open_agent(rest: str) -> Agent:
 
 def _split(rest: str) -> list[str]:
     if not rest.isprintable():
-        raise AgentFailed(f"the command {quote(rest)} is more than one line of text", retry=False)
+        raise AgentError(f"the command {short_repr(rest)} is more than one line of text", retry=False)
     try:
         words = shlex.split(rest)
     except ValueError as error:
         said = str(error).lower()
-        raise AgentFailed(f"the command {quote(rest)} cannot be split into words: {said}", retry=False) from None
+        raise AgentError(f"the command {short_repr(rest)} cannot be split into words: {said}", retry=False) from None
     if not words or not words[0]:
-        raise AgentFailed("the command is empty; it is said as command:PROGRAM ARGUMENTS", retry=False)
+        raise AgentError("the command is empty; it is said as command:PROGRAM ARGUMENTS", retry=False)
     return words
 
 
-def _start(words: list[str]) -> _Program:
+def _start(words: list[str]) -> ChildProcess:
     try:
-        return _Program(words)
+        return ChildProcess(words)
     except OSError as error:
         raise _cannot_start(words[0], error) from None
 
 
-def _cannot_start(name: str, error: OSError) -> AgentFailed:
+def _cannot_start(name: str, error: OSError) -> AgentError:
     if isinstance(error, FileNotFoundError) and shutil.which(name) is None:
-        return AgentFailed(f"the command {quote(name)} is not there", retry=False)
+        return AgentError(f"the command {short_repr(name)} is not there", retry=False)
     if isinstance(error, FileNotFoundError | PermissionError) or error.errno == errno.ENOEXEC:
-        return AgentFailed(f"the command {quote(name)} is not executable: {error.strerror}", retry=False)
-    return AgentFailed(f"the command {quote(name)} cannot be started: {error.strerror}")
+        return AgentError(f"the command {short_repr(name)} is not executable: {error.strerror}", retry=False)
+    return AgentError(f"the command {short_repr(name)} cannot be started: {error.strerror}")
 
 
-def _ended_badly(code: int, said: str, text: str) -> AgentFailed:
+def _ended_badly(code: int, said: str, text: str) -> AgentError:
     known = {number.value: number.name for number in signal.Signals}
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {known.get(-code, f'signal {-code}')}"
-    return AgentFailed(f"the command {how}" + (f": {said}" if said else ""), text=text)
+    return AgentError(f"the command {how}" + (f": {said}" if said else ""), text=text)
 
 
-class _Heard:
+class StdoutReader:
     """A reply while it comes; pieces of it are told to whoever listens."""
 
     def __init__(self, tell: Callable[[str], None] | None) -> None:
@@ -107,37 +107,40 @@ class _Heard:
 
     @property
     def is_too_long(self) -> bool:
+        """Return whether more was written than may be read."""
         return self._size > MOST_BYTES
 
     def take(self, piece: bytes) -> None:
         """Take a piece, the empty one at the end."""
         self._size += len(piece)
         if self.is_too_long:
-            raise AgentFailed(f"the command wrote more than {MOST_BYTES // 1_000_000} MB and was ended", retry=False)
+            raise AgentError(f"the command wrote more than {MOST_BYTES // 1_000_000} MB and was ended", retry=False)
         self._pieces.append(piece)
         if self._tell is not None and (told := self._decoder.decode(piece, final=not piece)):
             self._tell(told)
 
     def text(self, errors: str = "strict") -> str:
-        """All of it as text; AgentFailed where it is none."""
+        """All of it as text; AgentError where it is none."""
         try:
             return b"".join(self._pieces).decode("utf-8", errors)
         except UnicodeDecodeError as error:
             where = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-            raise AgentFailed(f"the command's answer is no UTF-8 text: {where}", retry=False) from None
+            raise AgentError(f"the command's answer is no UTF-8 text: {where}", retry=False) from None
 
 
-class _Complaints:
+class StderrTail:
     """What a program writes to standard error: the last of it."""
 
     def __init__(self) -> None:
         self._last = b""
 
     def take(self, piece: bytes) -> None:
+        """Keep the last bytes."""
         self._last = (self._last + piece)[-KEPT_BYTES:]
 
     @property
     def text(self) -> str:
+        """Return the last bytes as text."""
         return self._last.decode("utf-8", "replace").strip()
 
     @property
@@ -147,7 +150,7 @@ class _Complaints:
         return "".join(character for character in line if character.isprintable())[:_LONGEST_LINE].strip()
 
 
-class _Program:
+class ChildProcess:
     """A program at work, with all it has started."""
 
     def __init__(self, words: list[str]) -> None:

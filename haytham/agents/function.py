@@ -8,14 +8,14 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from haytham.agent import Reply, adapter
-from haytham.errors import AgentFailed, InvalidValue, describe_error
+from haytham.agents.base import Reply, adapter
+from haytham.errors import AgentError, InvalidArgument, describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from haytham.agent import Agent, Task
-    from haytham.agent_file import AgentSpec
+    from haytham.agents.base import Agent, Task
+    from haytham.config.agent_spec import AgentSpec
 
 
 @adapter(reserves=False)
@@ -26,7 +26,7 @@ def open_agent(rest: str) -> Agent:
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InvalidValue(
+        raise InvalidArgument(
             "model", model, f"python:module:function of a module that can be imported ({describe_error(error)})"
         ) from None
 
@@ -35,7 +35,7 @@ def open_agent(rest: str) -> Agent:
         if isinstance(answer, str):
             return Reply(answer, model=model)
         if not isinstance(answer, Reply):
-            raise InvalidValue(f"{model}: answer", answer, "a Reply or text")
+            raise InvalidArgument(f"{model}: answer", answer, "a Reply or text")
         return answer
 
     return agent
@@ -47,7 +47,7 @@ async def _call(function: Callable[[Task], Any], task: Task) -> Any:
         answer = function(task) if inspect.iscoroutinefunction(function) else await _in_thread(function, task)
         return await answer if inspect.isawaitable(answer) else answer
     except (SystemExit, KeyboardInterrupt) as error:
-        raise AgentFailed(f"it ended itself with {type(error).__name__}: {error}") from error
+        raise AgentError(f"it ended itself with {type(error).__name__}: {error}") from error
 
 
 async def _in_thread(function: Callable[[Task], Any], task: Task) -> Any:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from haytham.agent import adapter
-from haytham.errors import HaythamError, InvalidValue
+from haytham.agents.base import adapter
+from haytham.errors import HaythamError, InvalidArgument
 
 if TYPE_CHECKING:
-    from haytham.agent import Agent, Previous, Reply, Task
-    from haytham.agent_file import AgentSpec
+    from haytham.agents.base import Agent, PreviousAttempt, Reply, Task
+    from haytham.config.agent_spec import AgentSpec
 
 
-class WaitsForPerson(HaythamError):
+class AwaitingHuman(HaythamError):
     """No reply and no failure: a person has yet to write, and `outline` is the page that they start from."""
 
     def __init__(self, agent: str, outline: str) -> None:
@@ -24,16 +24,16 @@ class WaitsForPerson(HaythamError):
 def open_agent(rest: str) -> Agent:
     """A person takes no further words."""
     if rest:
-        raise InvalidValue("model", f"human:{rest}", "human")
-    return wait
+        raise InvalidArgument("model", f"human:{rest}", "human")
+    return await_human
 
 
-async def wait(task: Task, spec: AgentSpec) -> Reply:
+async def await_human(task: Task, spec: AgentSpec) -> Reply:
     """Lay out the page, and leave it to a person."""
-    raise WaitsForPerson(task.agent, outline(task, spec))
+    raise AwaitingHuman(task.agent, page_template(task, spec))
 
 
-def outline(task: Task, spec: AgentSpec) -> str:
+def page_template(task: Task, spec: AgentSpec) -> str:
     """The page a person starts from: what they wrote before and is to change, else the headings of the contract.
 
     Without either it is blank, but for the agent's instructions.
@@ -42,12 +42,12 @@ def outline(task: Task, spec: AgentSpec) -> str:
     if task.previous is not None and written.strip():
         return f"{_comment(_wanted(task.previous))}\n\n{written}"
     if task.contract is not None:
-        return str(task.contract.outline())
+        return str(task.contract.template())
     asked = task.prompt.partition("\n# The idea\n")[0]  # the instructions as they were drawn
     return f"{_comment(asked or spec.body)}\n"
 
 
-def _wanted(previous: Previous) -> str:
+def _wanted(previous: PreviousAttempt) -> str:
     """What is to change, in the words of whoever asked for it."""
     said = [previous.comments.strip()] if previous.comments.strip() else []
     changes = "\n".join(f"- {change}" for change in previous.changes)

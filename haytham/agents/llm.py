@@ -1,4 +1,6 @@
-"""`provider:model`: a language model of any provider that pydantic-ai speaks to, streamed.
+"""What a model costs: prices that come with a package, looked up offline. An unknown price is None, never nothing.
+
+`provider:model`: a language model of any provider that pydantic-ai speaks to, streamed.
 
 One call is one request, without tries of its own: the caller owns those. What it costs is told by `price`, what goes
 wrong by `refusal`. pydantic-ai and a provider's package take more than a second to import, so that waits for a call.
@@ -14,9 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import unquote, urlsplit
 
-from haytham.agent import Reply, adapter
-from haytham.agents.price import priced
-from haytham.agents.refusal import (
+from haytham.agents.base import Reply, adapter
+from haytham.agents.llm_errors import (
     ALL_THOUGHT,
     BROKEN,
     CUT_OFF,
@@ -24,12 +25,13 @@ from haytham.agents.refusal import (
     FILTERED,
     NO_WEB_SEARCH,
     TOOLS_ONLY,
-    Called,
-    failure,
-    quoted,
-    told,
+    CallTarget,
+    excerpt,
+    explain,
+    to_agent_error,
 )
-from haytham.errors import InvalidValue
+from haytham.errors import InvalidArgument
+from haytham.usage import Usage, estimated_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -44,10 +46,54 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
 
-    from haytham.agent import Agent, Task
-    from haytham.agent_file import AgentSpec
-    from haytham.agents.refusal import Refusal
-    from haytham.errors import AgentFailed
+    from haytham.agents.base import Agent, Task
+    from haytham.agents.llm_errors import ProviderAdvice
+    from haytham.config.agent_spec import AgentSpec
+    from haytham.errors import AgentError
+
+_ELSEWHERE = {"bedrock": "aws", "bedrock-mantle": "aws", "azure-responses": "azure", "openai-chat": "openai"}
+_BY_PLAN = frozenset({"openai-codex", "openai-chatgpt", "github-copilot"})  # paid by the month, not by the token
+_FREE = ":free"
+_FRAME = 50  # what providers put around a prompt
+
+
+def estimate(model: str, prompt: str, max_output_tokens: int) -> Usage:
+    """What a call may take: rather too much than too little, as it is reserved before the call is made."""
+    asked = _FRAME + estimated_tokens(prompt)
+    return Usage(asked + max_output_tokens, price_of(model, asked, max_output_tokens))
+
+
+def price_of(model: str, input_tokens: int, output_tokens: int) -> float | None:
+    """The price of a call to `provider:model` in dollars; None where nobody knows it."""
+    try:
+        from genai_prices import Usage  # noqa: PLC0415 - half a second, and only where money is spent
+    except ImportError:
+        return None
+    provider, _, name = model.partition(":")
+    return price_reply(Usage(input_tokens=input_tokens, output_tokens=output_tokens), name, provider=provider)
+
+
+def price_reply(
+    usage: Any, name: str, *, provider: str, url: str | None = None, context: Mapping[str, str] | None = None
+) -> float | None:
+    """The price of what a model has used; where a server was asked by its address, that decides whose price it is.
+
+    So a model of a known name on a server of one's own has no known price.
+    """
+    provider = provider.removeprefix("gateway/")
+    seller = _ELSEWHERE.get(provider, provider)
+    try:
+        from genai_prices import calc_price  # noqa: PLC0415 - as above
+
+        if url:
+            found = calc_price(usage, name, provider_api_url=url, price_context=context)
+        else:
+            found = calc_price(usage, name, provider_id=seller, price_context=context)
+    except (ImportError, LookupError, ValueError):
+        return None
+    known = found.total_price > 0 or name.endswith(_FREE) or not (usage.input_tokens or usage.output_tokens)
+    return float(found.total_price) if known and provider not in _BY_PLAN else None
+
 
 _WEB_SEARCH = ("web_search", "WebSearch")
 _MOST_TURNS = 10  # a provider that searches for long pauses, and is asked to go on
@@ -60,22 +106,22 @@ def open_agent(model: str) -> Agent:
     """The agent for a model, named with its provider before the first colon."""
     provider, _, name = model.partition(":")
     if not provider or not name:
-        raise InvalidValue("model", model, "provider:model")
+        raise InvalidArgument("model", model, "provider:model")
 
     def connect() -> Model[Any]:
         from pydantic_ai.models import infer_model  # noqa: PLC0415 - see above
 
         return infer_model(model)
 
-    return agent_of(model, connect)
+    return build_agent(model, connect)
 
 
-def agent_of(model: str, connect: Callable[[], Model[Any]]) -> Agent:
+def build_agent(model: str, connect: Callable[[], Model[Any]]) -> Agent:
     """The agent for whatever model `connect` makes; it is made for each call, and closed after it."""
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:
         call = _Call(model, spec)
-        tell = task.tell if spec.runtime.get("stream", True) else None
+        tell = task.on_text if spec.runtime.get("stream", True) else None
         async with aclosing(call.pieces(connect, task.prompt)) as pieces:
             async for piece in pieces:
                 if tell is not None:
@@ -90,10 +136,10 @@ class _Call:
 
     def __init__(self, model: str, spec: AgentSpec) -> None:
         self._model, self._spec = model, spec
-        self._called = Called(model, timeout=spec.timeout)
+        self._called = CallTarget(model, timeout=spec.timeout)
         self._pieces: list[str] = []
         self._answers: list[ModelResponse] = []
-        self._failure: AgentFailed | None = None
+        self._failure: AgentError | None = None
         self._paragraph = False
 
     @property
@@ -108,7 +154,7 @@ class _Call:
                     self._pieces.append(piece)
                     yield piece
         except Exception as error:  # noqa: BLE001 - whatever a provider's package raises, no secret in it may get out
-            self._failure = told(error, self._called, self._text)
+            self._failure = explain(error, self._called, self._text)
 
     async def _turns(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
         """Ask, and ask to go on as often as the provider pauses."""
@@ -151,11 +197,11 @@ class _Call:
         if search is None:
             return ModelRequestParameters()
         if WebSearchTool not in model.profile.get("supported_native_tools", model.supported_native_tools()):
-            raise failure(NO_WEB_SEARCH, self._called, tool=search)
+            raise to_agent_error(NO_WEB_SEARCH, self._called, tool=search)
         return ModelRequestParameters(native_tools=[WebSearchTool()])
 
     def reply(self) -> Reply:
-        """What was answered; AgentFailed where that is no answer."""
+        """What was answered; AgentError where that is no answer."""
         failed = self._failure or self._wanting()
         if failed is not None:
             raise failed
@@ -167,14 +213,14 @@ class _Call:
             **self._paid(),
         )
 
-    def _wanting(self) -> AgentFailed | None:
+    def _wanting(self) -> AgentError | None:
         """What is wrong with an answer that came to its end.
 
         Some servers call an answer completed that was cut off: one with as many tokens as it may have was.
         """
         last = self._answers[-1]
         if not _has_ended(last):
-            return failure(BROKEN, self._called, text=self._text)
+            return to_agent_error(BROKEN, self._called, text=self._text)
         if last.finish_reason == "content_filter":
             return self._failed(FILTERED, words=_why(last, self._called))
         if last.finish_reason == "length" or last.usage.output_tokens == self._spec.max_output_tokens:
@@ -186,8 +232,8 @@ class _Call:
         tools = ", ".join(dict.fromkeys(call.tool_name for call in last.tool_calls))
         return self._failed(TOOLS_ONLY, tools=tools) if tools else self._failed(EMPTY)
 
-    def _failed(self, refusal: Refusal, **facts: Any) -> AgentFailed:
-        return failure(refusal, self._called, text=self._text, **facts, **self._paid())
+    def _failed(self, refusal: ProviderAdvice, **facts: Any) -> AgentError:
+        return to_agent_error(refusal, self._called, text=self._text, **facts, **self._paid())
 
     def _paid(self) -> dict[str, Any]:
         """Tokens and cost of a whole answer, each None where the provider does not tell."""
@@ -228,10 +274,10 @@ def _has_ended(answer: ModelResponse) -> bool:
     return answer.provider_url is None or not silent or "finish_reason" in (answer.provider_details or {})
 
 
-def _why(answer: ModelResponse, called: Called) -> str:
+def _why(answer: ModelResponse, called: CallTarget) -> str:
     """Why a provider held its answer back, in its own words, where it says so."""
     details = answer.provider_details or {}
-    return quoted(str(details.get("refusal") or details.get("finish_reason") or ""), called)
+    return excerpt(str(details.get("refusal") or details.get("finish_reason") or ""), called)
 
 
 def _cost(model: str, answer: ModelResponse) -> float | None:
@@ -242,7 +288,7 @@ def _cost(model: str, answer: ModelResponse) -> float | None:
         return float(said)
     provider, _, name = model.partition(":")
     prices = (
-        priced(answer.usage, known, provider=provider, url=answer.provider_url, context=details)
+        price_reply(answer.usage, known, provider=provider, url=answer.provider_url, context=details)
         for known in (answer.model_name, name)
         if known
     )

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.errors import HaythamError, InvalidValue
+from haytham.config.workflow import shipped_workflow
+from haytham.errors import HaythamError, InvalidArgument
 from haytham.session import Session
-from haytham.session.standing import summarize
-from haytham.store.files import FileStore
-from haytham.workflow import shipped_workflow
+from haytham.session.plan import summarize
+from haytham.storage.files import FileStore
 
 if TYPE_CHECKING:
     import os
 
-    from haytham.session.reading import Reading
+    from haytham.session.view import SessionView
 
 
 class CheckpointManager:
@@ -146,11 +146,11 @@ class CheckpointManager:
     ) -> dict[int, dict[str, str]]:
         """The texts of phases, by phase and agent: of those asked for, else of the completed ones."""
         if not isinstance(phase_nums, list | tuple | None):
-            raise InvalidValue("phases", phase_nums, "a list of numbers, or None for the completed ones")
+            raise InvalidArgument("phases", phase_nums, "a list of numbers, or None for the completed ones")
 
-        def outputs(reading: Reading) -> dict[int, dict[str, str]]:
+        def outputs(reading: SessionView) -> dict[int, dict[str, str]]:
             numbers = summarize(reading).completed_phases if phase_nums is None else phase_nums
-            found = {number: reading.texts(reading.there(number)) for number in numbers}
+            found = {number: reading.texts(reading.require_phase(number)) for number in numbers}
             return {number: texts for number, texts in found.items() if texts}
 
         return self._session(project_id, session_id).read_consistently(outputs)
@@ -165,9 +165,9 @@ class CheckpointManager:
         A derived copy that is behind is none: the next save draws it again.
         """
         reading = self._session(project_id, session_id).read()
-        phase = reading.there(phase_num)
+        phase = reading.require_phase(phase_num)
         try:
-            problems = [str(problem) for problem in reading.checkpoint_problems(phase) if not problem.shown]
+            problems = [str(problem) for problem in reading.checkpoint_problems(phase) if not problem.derived]
         except HaythamError as error:
             problems = str(error).split("\n")
         return not problems, problems
@@ -185,7 +185,7 @@ class CheckpointManager:
 def _strings(what: str, values: Any) -> list[str]:
     """A list of strings, and not one string taken for a list of letters."""
     if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise InvalidValue(what, values, "a list of strings")
+        raise InvalidArgument(what, values, "a list of strings")
     return list(values)
 
 

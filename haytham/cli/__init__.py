@@ -12,6 +12,6 @@ def main() -> None:
 
         print(f"haytham {__version__}")
         return
-    from haytham.cli.root import root  # noqa: PLC0415
+    from haytham.cli.app import root  # noqa: PLC0415
 
     root(prog_name="haytham")

@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.completion import complete_sessions
-from haytham.errors import AmbiguousSnapshot, HaythamError, InvalidValue, NotThere
+from haytham.errors import AmbiguousSnapshot, HaythamError, InvalidArgument, NotFound
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from haytham.history.catalog import HistoryStore
+    from haytham.history.history import History
+    from haytham.history.snapshot import Snapshot
+    from haytham.history.workspace import AllHistories
     from haytham.session import Session
-    from haytham.session.summary import Summary
-    from haytham.snapshot.archive import Archive
-    from haytham.snapshot.everywhere import Histories
-    from haytham.snapshot.history import History
-    from haytham.snapshot.snapshot import Snapshot
-    from haytham.store.files import FileStore
+    from haytham.session.derived import Summary
+    from haytham.storage.files import FileStore
 
 ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED = 1, 2, 3, 4, 5, 6, 7
 STOPPED = 130
@@ -54,11 +53,11 @@ class Options:
     debug: bool = False
 
 
-class Usage(click.UsageError):
+class UsageError(click.UsageError):
     """A command was given what it cannot use; the sentence says what to give instead."""
 
 
-class NoSnapshot(Usage):
+class SnapshotNotFound(UsageError):
     """There is no such snapshot."""
 
 
@@ -72,14 +71,14 @@ class _PhaseNumber(click.ParamType):  # type: ignore[type-arg]  # older releases
         try:
             return int(value)
         except ValueError:
-            raise Usage(f"{value!r} is no number of a phase; haytham status shows them") from None
+            raise UsageError(f"{value!r} is no number of a phase; haytham status shows them") from None
 
 
 PHASE = _PhaseNumber()
 
 
 @dataclass(frozen=True)
-class Found:
+class SessionListing:
     """A session there is: its ids and where it stands; `summary` is None where it cannot be read."""
 
     project_id: str
@@ -103,7 +102,7 @@ class Found:
         return "" if self.summary is None else self.summary.last_updated
 
 
-class Here:
+class AppContext:
     """The projects in the folder one is in, and how to speak with who asked."""
 
     base = Path("projects")
@@ -114,7 +113,7 @@ class Here:
     @cached_property
     def store(self) -> FileStore:
         """The store of the projects."""
-        from haytham.store.files import FileStore  # noqa: PLC0415
+        from haytham.storage.files import FileStore  # noqa: PLC0415
 
         return FileStore(self.base)
 
@@ -131,11 +130,11 @@ class Here:
 
     def _session_folders(self, project_id: str) -> list[str]:
         """The folders of a project's sessions; a folder whose name no project can have has none."""
-        from haytham.session.layout import sessions_prefix  # noqa: PLC0415
+        from haytham.session.paths import sessions_prefix  # noqa: PLC0415
 
         try:
             return self.store.folders(sessions_prefix(project_id))
-        except InvalidValue:
+        except InvalidArgument:
             return []
 
     def _has_documents(self, project_id: str, session_id: str) -> bool:
@@ -143,39 +142,39 @@ class Here:
 
         One whose name no session can have counts, so that it is told of.
         """
-        from haytham.session.layout import MANIFEST, session_prefix  # noqa: PLC0415
+        from haytham.session.paths import MANIFEST, session_prefix  # noqa: PLC0415
 
         prefix = session_prefix(project_id, session_id)
         try:
-            if self.store.is_plain(prefix + MANIFEST):
+            if self.store.is_regular(prefix + MANIFEST):
                 return True
-            from haytham.session.problems import is_history  # noqa: PLC0415
+            from haytham.session.validate import is_history  # noqa: PLC0415
 
             return any(not is_history(key, self._histories) for key in self.store.keys(prefix, depth=2))
-        except InvalidValue:
+        except InvalidArgument:
             return True
 
     @cached_property
     def _histories(self) -> list[str]:
         """The folders among the projects that hold histories, and no sessions."""
-        from haytham.session.problems import history_folders  # noqa: PLC0415
+        from haytham.session.validate import history_folders  # noqa: PLC0415
 
         return history_folders(self.store)
 
-    def sessions(self) -> list[Found]:
+    def sessions(self) -> list[SessionListing]:
         """All sessions there are; one that cannot be read hides no other."""
         return [self._found(*pair) for pair in self.folders(None)]
 
-    def _found(self, project_id: str, session_id: str) -> Found:
-        from haytham.session.standing import summarize  # noqa: PLC0415
+    def _found(self, project_id: str, session_id: str) -> SessionListing:
+        from haytham.session.plan import summarize  # noqa: PLC0415
 
         try:
             summary = self.session(project_id, session_id).read_consistently(summarize)
-            return Found(project_id, session_id, summary, summary.error)
+            return SessionListing(project_id, session_id, summary, summary.error)
         except (HaythamError, OSError) as error:
-            return Found(project_id, session_id, None, error)
+            return SessionListing(project_id, session_id, None, error)
 
-    def choose(self, name: str | None, *, among: tuple[str, ...] | None = None) -> Session:
+    def resolve_session(self, name: str | None, *, among: tuple[str, ...] | None = None) -> Session:
         """The session that is meant.
 
         By any unique part of its id; else, to look (`among` is None), the one saved last, and to act the only one there
@@ -183,44 +182,48 @@ class Here:
         """
         found = self.sessions()
         if not found:
-            raise Usage(f"there is no session in {self.base}; start one with: haytham run IDEA")
+            raise UsageError(f"there is no session in {self.base}; start one with: haytham run IDEA")
         if name is not None:
             return self._by_name(name, found)
         if among is None:
             return self._open(max(found, key=lambda one: (one.last_updated, one.session_id)))
         matching = found if len(found) == 1 else [one for one in found if one.status in among]
         if len(matching) != 1:
-            raise Usage(f"say which session is meant, by any unique part of its id:\n{_listing(matching or found)}")
+            raise UsageError(
+                f"say which session is meant, by any unique part of its id:\n{_listing(matching or found)}"
+            )
         return self._open(matching[0])
 
-    def _by_name(self, name: str, found: list[Found]) -> Session:
+    def _by_name(self, name: str, found: list[SessionListing]) -> Session:
         exact = [one for one in found if name in (one.session_id, f"{one.project_id}/{one.session_id}")]
         matching = exact or [one for one in found if name in f"{one.project_id}/{one.session_id}"]
         if len(matching) == 1:
             return self._open(matching[0])
         said = f"{len(matching)} sessions match" if matching else "no session matches"
-        raise Usage(f"{said} {name!r}; name one of these by a unique part of its id:\n{_listing(matching or found)}")
+        raise UsageError(
+            f"{said} {name!r}; name one of these by a unique part of its id:\n{_listing(matching or found)}"
+        )
 
-    def _open(self, one: Found) -> Session:
+    def _open(self, one: SessionListing) -> Session:
         return self.session(one.project_id, one.session_id)
 
     def history(self, session: Session) -> History:
         """The past of a session; where its workflow is trusted, that may rest in a store of the person's own."""
-        from haytham.snapshot.history import History  # noqa: PLC0415
+        from haytham.history.history import History  # noqa: PLC0415
 
         return History(session, may_run_code=_may_run_code(session))
 
-    def histories(self) -> Histories:
+    def histories(self) -> AllHistories:
         """The pasts of all sessions."""
-        from haytham.snapshot.everywhere import Histories  # noqa: PLC0415
+        from haytham.history.workspace import AllHistories  # noqa: PLC0415
 
-        return Histories(self.store, may_run_code=_may_run_code)
+        return AllHistories(self.store, may_run_code=_may_run_code)
 
-    def archive(self, session: Session) -> Archive:
+    def archive(self, session: Session) -> HistoryStore:
         """Where that past rests."""
-        from haytham.snapshot.archive import Archive  # noqa: PLC0415
+        from haytham.history.catalog import HistoryStore  # noqa: PLC0415
 
-        return Archive(session, store=None, may_run_code=_may_run_code(session))
+        return HistoryStore(session, store=None, may_run_code=_may_run_code(session))
 
     def snapshot(
         self, which: str, session_name: str | None, *, among: tuple[str, ...] | None = None
@@ -231,35 +234,37 @@ class Here:
         that `choose` finds without a name.
         """
         by_session = session_name is not None or is_number(which)
-        session = self.choose(session_name, among=among) if by_session else self._session_of(which)
+        session = self.resolve_session(session_name, among=among) if by_session else self._session_of(which)
         history = self.history(session)
-        return history, find_in(history, which)
+        return history, resolve_snapshot(history, which)
 
     def _session_of(self, which: str) -> Session:
         """The session that has the only snapshot with this part in its id."""
         if not which.strip():
-            raise Usage("say which snapshot is meant, by its number or any unique part of its id")
+            raise UsageError("say which snapshot is meant, by its number or any unique part of its id")
         found = [(session, name) for session, name in self._snapshot_ids() if which in name]
         found = [one for one in found if one[1] == which] or found
         if len(found) == 1:
             return found[0][0]
         if not found:
-            raise NoSnapshot(f"no snapshot matches {which!r}; haytham checkpoints --all lists them")
+            raise SnapshotNotFound(f"no snapshot matches {which!r}; haytham checkpoints --all lists them")
         listing = "\n".join(in_a_line(f"  {one.project_id}/{one.session_id}  {name}") for one, name in found)
-        raise Usage(f"{len(found)} snapshots match {which!r}; name one of these by a unique part of its id:\n{listing}")
+        raise UsageError(
+            f"{len(found)} snapshots match {which!r}; name one of these by a unique part of its id:\n{listing}"
+        )
 
     def _snapshot_ids(self) -> Iterator[tuple[Session, str]]:
         """The ids of all snapshots there are; a past that cannot be opened is told, and hides no other."""
         for pair in self.folders(None):
             try:
                 session = self.session(*pair)
-                names = self.archive(session).records.names()
+                names = self.archive(session).records.refs()
             except (HaythamError, OSError) as error:
                 echo(f"haytham: {error}", err=True)
                 continue
             yield from ((session, name.id) for name in names)
 
-    def named(self, session: Session, option: str = "") -> str:
+    def session_hint(self, session: Session, option: str = "") -> str:
         """What to add to a command so that it means this session: nothing where it is the only one."""
         if len(self.folders(None)) == 1:
             return ""
@@ -269,12 +274,12 @@ class Here:
         """Whether there is a person at a terminal who did not ask to be left alone."""
         return not (self.options.no_input or self.options.as_json) and sys.stdin.isatty() and sys.stdout.isatty()
 
-    def say(self, text: str = "") -> None:
+    def info(self, text: str = "") -> None:
         """Tell a person something, unless they asked for quiet or for JSON."""
         if not self.options.quiet and not self.options.as_json:
             echo(text)
 
-    def answer(self, kind: str, facts: dict[str, Any], text: str, *, has_colours: bool = False) -> None:
+    def output(self, kind: str, facts: dict[str, Any], text: str, *, has_colours: bool = False) -> None:
         """Give the answer of a command: text, or one object with its kind and version.
 
         A text with colours of our own is printed as it is: whoever coloured it made it harmless before.
@@ -287,17 +292,17 @@ class Here:
             echo(text)
 
 
-def find_in(history: History, which: str) -> Snapshot:
+def resolve_snapshot(history: History, which: str) -> Snapshot:
     """A snapshot of a session, by number or a unique part of its id; a number is never taken for a part."""
     name = history.session.session_id
-    nothing = NoSnapshot(f"session {name} has no snapshot {which!r}; haytham checkpoints {name} lists them")
+    nothing = SnapshotNotFound(f"session {name} has no snapshot {which!r}; haytham checkpoints {name} lists them")
     number = which.removeprefix("#") if is_number(which) else None
     try:
         found = history.get(which)
     except AmbiguousSnapshot:
         raise
-    except (NotThere, InvalidValue) as error:
-        raise nothing if number is not None or isinstance(error, NotThere) else error from None
+    except (NotFound, InvalidArgument) as error:
+        raise nothing if number is not None or isinstance(error, NotFound) else error from None
     if number is not None and found.number != int(number):
         raise nothing
     return found
@@ -306,27 +311,6 @@ def find_in(history: History, which: str) -> Snapshot:
 def is_number(which: str) -> bool:
     """Whether a snapshot is named by its number."""
     return _NUMBER.fullmatch(which) is not None
-
-
-def session_names(*, argument: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The ways to name a session: an option, and for commands that take no phase an argument, too."""
-    about = "Which session, by any unique part of its id."
-    if not argument:
-        return click.option("-s", "--session", "session_name", help=about, shell_complete=complete_sessions)
-
-    def keep(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-        ctx.meta["haytham.session"] = value
-
-    def take(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-        return value or ctx.meta["haytham.session"]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        known: dict[str, Any] = {"shell_complete": complete_sessions}
-        option = click.option("-s", "--session", help=about, expose_value=False, is_eager=True, callback=keep, **known)
-        named = click.argument("session_name", metavar="[SESSION]", required=False, callback=take, **known)
-        return named(option(command))
-
-    return decorate
 
 
 def discard_typed_ahead() -> None:
@@ -338,14 +322,14 @@ def discard_typed_ahead() -> None:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """Text that a terminal shows as it is: control characters and direction marks are taken out."""
     return _HALF.sub("\ufffd", _CONTROL.sub("", text))
 
 
 def in_a_line(text: str) -> str:
     """Return a harmless text without ends of lines, like a name that stands in a table."""
-    return harmless(text.replace("\n", " ").replace("\t", " "))
+    return sanitize(text.replace("\n", " ").replace("\t", " "))
 
 
 def as_json(value: Any) -> str:
@@ -355,26 +339,26 @@ def as_json(value: Any) -> str:
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text, harmless."""
-    click.echo(harmless(text), err=err, nl=nl)
+    click.echo(sanitize(text), err=err, nl=nl)
 
 
 def ask(question: str, **options: Any) -> Any:
     """Ask for a line, in words that are harmless; what was typed before is no answer."""
     discard_typed_ahead()
-    return click.prompt(harmless(question), **options)
+    return click.prompt(sanitize(question), **options)
 
 
 def confirm(question: str) -> bool:
     """Ask whether to go on, in words that are harmless; what was typed before is no answer."""
     discard_typed_ahead()
-    return click.confirm(harmless(question))
+    return click.confirm(sanitize(question))
 
 
-def who(user: str | None, session: Session | None = None) -> str:
+def current_user(user: str | None, session: Session | None = None) -> str:
     """Return who is asking: --user, HAYTHAM_USER, who started the session with --user, git's user.email, the login."""
     found = user or os.environ.get("HAYTHAM_USER") or _known_user(session) or _local_name()
     if not found:
-        raise Usage("nothing says who you are; say it with --user NAME or HAYTHAM_USER")
+        raise UsageError("nothing says who you are; say it with --user NAME or HAYTHAM_USER")
     return found
 
 
@@ -410,16 +394,16 @@ def _login_name() -> str:
 
 def _may_run_code(session: Session) -> bool:
     """Whether a session's workflow is trusted, and then may find modules here; one that cannot be read is not."""
-    from haytham.cli.trust import may_run_code, see_own_modules  # noqa: PLC0415
+    from haytham.cli.trust import add_cwd_to_path, may_run_code  # noqa: PLC0415
 
     try:
         trusted = may_run_code(session)
     except (HaythamError, OSError):
         return False
     if trusted:
-        see_own_modules()
+        add_cwd_to_path()
     return trusted
 
 
-def _listing(found: list[Found]) -> str:
+def _listing(found: list[SessionListing]) -> str:
     return "\n".join(f"  {one.name}  {one.status}" for one in found)

@@ -5,55 +5,55 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from haytham.cli.context import harmless
-from haytham.cli.snapshot_view import counted, facts, named
+from haytham.cli.context import sanitize
+from haytham.cli.output import pluralize, snapshot_title, to_json
 from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from haytham.cli.context import Here
+    from haytham.cli.context import AppContext
+    from haytham.history.history import History
+    from haytham.history.snapshot import Snapshot
     from haytham.session import Session
-    from haytham.snapshot.history import History
-    from haytham.snapshot.snapshot import Snapshot
 
 _MOST_NAMES = 20
 _SETTINGS = ("model", "max_cost", "max_tokens", "record")
 
 
-def session_at(here: Here, snapshot: Snapshot) -> Session:
+def session_at_snapshot(here: AppContext, snapshot: Snapshot) -> Session:
     """A session as it was, in memory: it reads like the one at rest, and nothing that is done to it stays."""
     from haytham.session import Session  # noqa: PLC0415
-    from haytham.session.layout import project_key, workflow_prefix  # noqa: PLC0415
-    from haytham.store.memory import MemoryStore  # noqa: PLC0415
+    from haytham.session.paths import project_key, workflow_prefix  # noqa: PLC0415
+    from haytham.storage.memory import MemoryStore  # noqa: PLC0415
 
     session, memory = here.session(snapshot.project, snapshot.session), MemoryStore()
     memory.write_all({session.prefix + path: data for path, data in _frozen(here, snapshot).items()})
     shared = session.store.keys(workflow_prefix(session.project_id, snapshot.workflow)) if snapshot.workflow else []
     for key in (*shared, project_key(session.project_id)):
-        if session.store.is_plain(key):
+        if session.store.is_regular(key):
             memory.write(key, session.store.read(key))
     return Session(memory, session.project_id, session.session_id)
 
 
-def _frozen(here: Here, snapshot: Snapshot) -> dict[str, bytes]:
+def _frozen(here: AppContext, snapshot: Snapshot) -> dict[str, bytes]:
     """The documents of a snapshot; its record is read once for all of them."""
-    from haytham.snapshot.finding import find  # noqa: PLC0415
-    from haytham.snapshot.freezing import documents  # noqa: PLC0415
+    from haytham.history.lookup import resolve  # noqa: PLC0415
+    from haytham.history.restore import read_files  # noqa: PLC0415
 
     archive = here.archive(here.session(snapshot.project, snapshot.session))
-    return dict(documents(archive, archive.records.read(find(archive, snapshot.id))))
+    return dict(read_files(archive, archive.records.read(resolve(archive, snapshot.id))))
 
 
 @dataclass(frozen=True)
-class Moved:
+class RestoreReport:
     """What a restore did to a session's documents, by their paths."""
 
     changed: list[str]
     added: list[str]
     removed: list[str]
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
         return {"changed": self.changed, "added": self.added, "removed": self.removed}
 
@@ -61,30 +61,32 @@ class Moved:
         """How many documents, in words."""
         if not (self.changed or self.added or self.removed):
             return "nothing differed"
-        return f"{counted(len(self.changed), 'document')} changed, {len(self.added)} added, {len(self.removed)} removed"
+        return (
+            f"{pluralize(len(self.changed), 'document')} changed, {len(self.added)} added, {len(self.removed)} removed"
+        )
 
     def names(self) -> list[str]:
         """A line for each document, and how many more there are."""
         told = [("changed", path) for path in self.changed]
         told += [("added", path) for path in self.added] + [("removed", path) for path in self.removed]
-        lines = [f"  {word:<7}  {harmless(path)}" for word, path in told[:_MOST_NAMES]]
+        lines = [f"  {word:<7}  {sanitize(path)}" for word, path in told[:_MOST_NAMES]]
         more = len(told) - _MOST_NAMES
         return [*lines, f"  … and {more} more"] if more > 0 else lines
 
 
-def bring_back(here: Here, history: History, chosen: Snapshot, *, names: bool = False) -> None:
+def restore_and_report(here: AppContext, history: History, chosen: Snapshot, *, names: bool = False) -> None:
     """Restore a snapshot; say what that brought back, and how to undo it."""
     recovery, moved = restore(here, history, chosen)
     session = history.session
     ids = {"project": session.project_id, "session": session.session_id, "recovery": recovery.id}
-    row = facts(chosen, pinned=chosen.id in history.pins())
-    told = [f"restored {named(chosen)}: {moved.sentence()}", *(moved.names() if names else [])]
+    row = to_json(chosen, pinned=chosen.id in history.pins())
+    told = [f"restored {snapshot_title(chosen)}: {moved.sentence()}", *(moved.names() if names else [])]
     told += [] if here.options.quiet else [f"to undo that: haytham restore {recovery.id}"]
-    told += [] if here.options.quiet else [f"to go on: haytham resume{here.named(session)}"]
-    here.answer("restore", {**ids, "snapshot": row, **moved.facts()}, "\n".join(told))
+    told += [] if here.options.quiet else [f"to go on: haytham resume{here.session_hint(session)}"]
+    here.output("restore", {**ids, "snapshot": row, **moved.to_json()}, "\n".join(told))
 
 
-def restore(here: Here, history: History, snapshot: Snapshot) -> tuple[Snapshot, Moved]:
+def restore(here: AppContext, history: History, snapshot: Snapshot) -> tuple[Snapshot, RestoreReport]:
     """Make a session what it was; the recovery snapshot that undoes that, and what moved.
 
     What holds until it is changed, limits and model, is said where it is another one now.
@@ -93,7 +95,7 @@ def restore(here: Here, history: History, snapshot: Snapshot) -> tuple[Snapshot,
     recovery = history.restore(snapshot)
     after = _settings(history.session)
     for name in (name for name in after if after[name] != before.get(name)):
-        here.say(f"{name} is {after[name] or 'not set'} again; it was {before.get(name) or 'not set'}")
+        here.info(f"{name} is {after[name] or 'not set'} again; it was {before.get(name) or 'not set'}")
     return recovery, _moved(_frozen(here, recovery), _present(history.session))
 
 
@@ -108,13 +110,13 @@ def _settings(session: Session) -> dict[str, Any]:
 
 def _present(session: Session) -> dict[str, bytes]:
     """The documents of a session as they are now."""
-    from haytham.session.restoring import frozen_keys  # noqa: PLC0415
+    from haytham.session.swap import snapshot_paths  # noqa: PLC0415
 
-    return {path: session.store.read(session.prefix + path) for path in frozen_keys(session.store, session.prefix)}
+    return {path: session.store.read(session.prefix + path) for path in snapshot_paths(session.store, session.prefix)}
 
 
-def _moved(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Moved:
-    return Moved(
+def _moved(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> RestoreReport:
+    return RestoreReport(
         changed=[path for path in after if path in before and after[path] != before[path]],
         added=[path for path in after if path not in before],
         removed=[path for path in before if path not in after],

@@ -5,23 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.cli.context import Usage
+from haytham.cli.context import UsageError
+from haytham.cli.options import REPLAY
 from haytham.cli.start import check
-from haytham.cli.ways import REPLAY
+from haytham.config.workflow import CONTRACTS, WorkflowFiles, agent_file, folder_files
 from haytham.errors import InvalidDocument, WorkflowChanged
-from haytham.session.layout import session_lock
-from haytham.workflow import CONTRACTS, WorkflowFiles, agent_file, folder_files
+from haytham.session.paths import session_lock
 
 if TYPE_CHECKING:
-    from haytham.cli.context import Here
+    from haytham.cli.context import AppContext
+    from haytham.config.workflow import Phase
     from haytham.session import Session
-    from haytham.workflow import Phase
 
 
-def check_origin(here: Here, session: Session, *, accept: bool, keep: bool) -> None:
+def check_workflow_changed(here: AppContext, session: Session, *, accept: bool, keep: bool) -> None:
     """Refuse to go on with a workflow that changed, unless it is said which one counts."""
     if accept and keep:
-        raise Usage("say which workflow counts: --accept-workflow or --keep-workflow, not both")
+        raise UsageError("say which workflow counts: --accept-workflow or --keep-workflow, not both")
     reading = session.read()
     manifest = reading.manifest.value
     origin = Path(manifest["origin"])
@@ -30,17 +30,17 @@ def check_origin(here: Here, session: Session, *, accept: bool, keep: bool) -> N
     source = WorkflowFiles(str(origin), folder_files(origin))
     if keep and not _can_be_read(source):
         return  # whatever becomes of it there, the session has its own
-    if source.digest in (manifest["workflow"], manifest.get("kept")):
+    if source.digest in (manifest["workflow"], manifest.get("kept_workflow")):
         return
     if not (accept or keep):
         raise WorkflowChanged(str(origin), _changes(reading.workflow_files(), source))
     if accept:
         check(source, replayed=str(manifest.get("model", "")).startswith(REPLAY))
     with session.store.run_lock(session_lock(session.project_id, session.session_id)):
-        for line in session.accept_workflow(source) if accept else ():
-            here.say(line)
+        for line in session.switch_workflow(source) if accept else ():
+            here.info(line)
         if keep:
-            session.change_manifest({"kept": source.digest})
+            session.update_manifest({"kept_workflow": source.digest})
 
 
 def _can_be_read(source: WorkflowFiles) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from haytham.session.layout import MANIFEST, PROJECT
+from haytham.session.paths import MANIFEST, PROJECT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,22 +14,22 @@ _SESSIONS = "sessions"
 
 
 @dataclass(frozen=True)
-class Spot:
+class StoreLocation:
     """A projects folder, and a prefix of keys in it: a folder's with a slash at its end, or a file's own key."""
 
     base: Path
     prefix: str
 
 
-def spot_of(path: Path) -> Spot:
+def locate(path: Path) -> StoreLocation:
     """Where a path lies, by the folders around it: a link is where it stands, not where it leads."""
     here = path.absolute()
     whole = here.parent.resolve() / here.name if here.name not in ("", "..") else here.resolve()
     base = _base_of(whole)
     if base == whole or base.is_relative_to(whole):
-        return Spot(base, "")
+        return StoreLocation(base, "")
     inner = whole.relative_to(base).as_posix()
-    return Spot(base, f"{inner}/" if whole.is_dir() else inner)
+    return StoreLocation(base, f"{inner}/" if whole.is_dir() else inner)
 
 
 def _base_of(path: Path) -> Path:

@@ -20,10 +20,10 @@ from importlib import machinery
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.agent import find_modules, runs_code
-from haytham.agent_file import INHERIT, read_agent
-from haytham.session.tasks import agent_texts
-from haytham.store.opening import OURS, is_registered
+from haytham.agents.base import find_modules, runs_code
+from haytham.config.agent_spec import INHERIT, read_agent
+from haytham.session.inputs import agent_texts
+from haytham.storage.factory import OURS, is_registered
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from haytham.session import Session
-    from haytham.session.reading import Reading
+    from haytham.session.view import SessionView
 
 _LARGEST_READ = 10_000_000  # bytes; a larger file is told by its identity, since it would be read for each command
 _STARTS = ("__main__.py", "index.js")  # what an interpreter runs of a folder that it is given
@@ -68,7 +68,7 @@ def _record_key(folder: Path) -> str:
     return text_digest(f"record {folder.absolute()}")
 
 
-def see_own_modules() -> None:
+def add_cwd_to_path() -> None:
     """Let python:module:function lie in the folder one works in; last, so that it stands before nothing else."""
     here = str(Path.cwd())
     if here not in sys.path:
@@ -106,7 +106,7 @@ def _needs_trust(session: Session) -> bool:
     return (model is not None and runs_code(model)) or _leads_elsewhere(reading)
 
 
-def _leads_elsewhere(reading: Reading) -> bool:
+def _leads_elsewhere(reading: SessionView) -> bool:
     """Whether an agent's own model is code, or the history rests in a place, or a store, of the workflow's own."""
     policy, models = reading.workflow.policy, _models(reading)
     if policy.storage_path is not None or policy.storage_type not in OURS:
@@ -114,7 +114,7 @@ def _leads_elsewhere(reading: Reading) -> bool:
     return any(map(runs_code, models))
 
 
-def _models(reading: Reading) -> set[str]:
+def _models(reading: SessionView) -> set[str]:
     """The models that agents name themselves."""
     texts = agent_texts(reading.workflow_files().files)  # whose digest is checked: trust is by it
     return {model for name, text in texts.items() for model in read_agent(name, text).models} - {INHERIT}

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.document.check import check_text
-from haytham.errors import Conflict, HaythamError, InvalidValue, NotThere
-from haytham.session import Session, layout
+from haytham.config.workflow import shipped_workflow
+from haytham.errors import HaythamError, InvalidArgument, NotFound, WriteConflict
+from haytham.history.catalog import HistoryStore
+from haytham.markdown.check import require_text
+from haytham.session import Session, paths
+from haytham.session.documents import DocumentRepository
 from haytham.session.git import write_attributes
-from haytham.session.names import check_id, slug
-from haytham.session.reading import check_place
-from haytham.session.shelf import Shelf
-from haytham.session.standing import summarize
-from haytham.snapshot.archive import Archive
-from haytham.store.files import FileStore
-from haytham.store.protocol import ABSENT, bytes_digest
-from haytham.workflow import shipped_workflow
+from haytham.session.paths import check_id, slug
+from haytham.session.plan import summarize
+from haytham.session.view import check_location
+from haytham.storage.base import ABSENT, bytes_digest
+from haytham.storage.files import FileStore
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-    from haytham.session.shelf import Document
+    from haytham.session.documents import StoredDocument
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +41,18 @@ class ProjectManager:
     def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
         self._store = FileStore(base_dir)
         self.base_dir = Path(base_dir).absolute()
-        self._shelf = Shelf(self._store)
+        self._shelf = DocumentRepository(self._store)
 
     def create_project(
         self, user_id: str, startup_idea: str, project_name: str | None = None, execution_mode: str = "mvp"
     ) -> dict[str, Any]:
         """Make a project for an idea; its id is a slug of its name, else one that sorts by time."""
         check_id("user id", user_id)
-        check_text("startup idea", startup_idea)
+        require_text("startup idea", startup_idea)
         shipped_workflow(_DEFAULT_WORKFLOW).workflow.mode_phases(execution_mode)
         moment = clock.now()
         facts = {
-            "project_name": name_of(startup_idea) if project_name is None else project_name,
+            "project_name": default_name(startup_idea) if project_name is None else project_name,
             "user_id": user_id,
             "execution_mode": execution_mode,
             "status": "active",
@@ -61,7 +61,7 @@ class ProjectManager:
             "user_preferences": {},
             "startup_idea": startup_idea,
         }
-        return self._facts(self._write_new(facts, slug(check_text("project name", project_name or ""))))
+        return self._facts(self._write_new(facts, slug(require_text("project name", project_name or ""))))
 
     def start_session(self, project_id: str, workflow_type: str = _DEFAULT_WORKFLOW) -> dict[str, Any]:
         """Start a session of a project: its manifest and folders."""
@@ -85,7 +85,7 @@ class ProjectManager:
         self, project_id: str, session_id: str, requirements_content: str, metrics: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """End a session with the requirements it came to, as the project's next version; twice is harmless."""
-        data = check_text("requirements content", requirements_content).encode()
+        data = require_text("requirements content", requirements_content).encode()
         _check_plain("metrics", {} if metrics is None else metrics)
         self._project(project_id)
         session = Session(self._store, project_id, session_id)
@@ -93,17 +93,19 @@ class ProjectManager:
             summary = summarize(session.read())
             manifest = summary.manifest
             if summary.status == "rejected":
-                raise InvalidValue(f"session {session_id}", "rejected", "a session that was not")
+                raise InvalidArgument(f"session {session_id}", "rejected", "a session that was not")
             if "closed" not in manifest:
                 manifest = self._close(session, data, metrics)
             elif manifest["requirements"] != bytes_digest(data):
-                raise InvalidValue("requirements content", requirements_content, "what the session was completed with")
+                raise InvalidArgument(
+                    "requirements content", requirements_content, "what the session was completed with"
+                )
         return {
             "session_id": session_id,
             "project_id": project_id,
             "status": "completed",
             "version": manifest["version"],
-            "output_path": str(self.base_dir / layout.requirements_key(project_id, manifest["version"])),
+            "output_path": str(self.base_dir / paths.requirements_key(project_id, manifest["version"])),
             "completed_at": manifest["closed"],
             "metrics": json.loads(manifest.get("metrics", "{}")),
         }
@@ -111,8 +113,8 @@ class ProjectManager:
     def list_user_projects(self, user_id: str, status: str | None = None) -> list[dict[str, Any]]:
         """A user's projects; one that cannot be read is named in the log and hides no other."""
         if status not in (None, "active", "archived"):
-            raise InvalidValue("project status", status, "active, archived")
-        keys = [key for key in self._store.keys(depth=2) if key.endswith(f"/{layout.PROJECT}")]
+            raise InvalidArgument("project status", status, "active, archived")
+        keys = [key for key in self._store.keys(depth=2) if key.endswith(f"/{paths.PROJECT}")]
         found = [facts for facts in map(self._readable, keys) if facts is not None and facts["user_id"] == user_id]
         return [facts for facts in found if status in (None, facts["status"])]
 
@@ -152,68 +154,70 @@ class ProjectManager:
 
     def delete_project(self, project_id: str) -> None:
         """Remove a project and all its sessions, for good."""
-        key = layout.project_key(check_id("project id", project_id))
+        key = paths.project_key(check_id("project id", project_id))
         if self._shelf.find("project", key) is None:
-            raise NotThere(f"project {project_id!r}", key)
+            raise NotFound(f"project {project_id!r}", key)
         with ExitStack() as locks:
             locks.enter_context(self._store.lock(project_id))
-            for _, session_id in layout.session_folders(self._store.keys(f"{project_id}/", depth=4)):
-                locks.enter_context(self._store.lock(layout.session_lock(project_id, session_id)))
+            for _, session_id in paths.session_folders(self._store.keys(f"{project_id}/", depth=4)):
+                locks.enter_context(self._store.lock(paths.session_lock(project_id, session_id)))
             self._delete_histories(project_id)
-            self._store.prepare("")
+            self._store.ensure_folder("")
             self._store.delete(f"{project_id}/")
             self._store.cache.delete(f"{project_id}/")
 
     def _delete_histories(self, project_id: str) -> None:
         """Remove what the project keeps of its past outside of its folder; one that cannot be opened is named."""
-        for session_id in self._store.folders(layout.sessions_prefix(project_id)):
+        for session_id in self._store.folders(paths.sessions_prefix(project_id)):
             try:
-                history = Archive(Session(self._store, project_id, session_id), store=None, may_run_code=False).store
+                history = HistoryStore(
+                    Session(self._store, project_id, session_id), store=None, may_run_code=False
+                ).store
                 if history is not self._store:
                     history.delete(f"{project_id}/history/")
             except (HaythamError, OSError) as error:
                 log.warning("the history of session %s stays where it rests: %s", session_id, error)
 
-    def _write_new(self, facts: dict[str, Any], wanted: str) -> Document:
+    def _write_new(self, facts: dict[str, Any], wanted: str) -> StoredDocument:
         """Write a project under the first id that is free."""
-        self._store.prepare("")
+        self._store.ensure_folder("")
         write_attributes(self._store)
         tries = 0
         while True:
             project_id = f"{wanted}_{tries}" if wanted and tries else wanted or clock.new_id()
             tries += 1
-            if self._store.holds(f"{project_id}/"):
+            if self._store.has_folder(f"{project_id}/"):
                 continue
             value = {"project_id": project_id, **facts}
             try:
-                return self._shelf.write("project", layout.project_key(project_id), value, shown={}, over=None)
-            except (Conflict, NotADirectoryError) as error:
+                return self._shelf.write("project", paths.project_key(project_id), value, shown={}, over=None)
+            except (WriteConflict, NotADirectoryError) as error:
                 log.debug("project id %s was taken in between: %s", project_id, error)
 
-    def _rewrite(self, document: Document, changes: dict[str, Any]) -> Document:
+    def _rewrite(self, document: StoredDocument, changes: dict[str, Any]) -> StoredDocument:
         value = {**document.value, **changes, "updated_at": clock.now()}
-        self._store.prepare(f"{value['project_id']}/")
+        self._store.ensure_folder(f"{value['project_id']}/")
         return self._shelf.write("project", document.key, value, shown={}, over=document)
 
-    def _project(self, project_id: str) -> Document:
-        key = layout.project_key(check_id("project id", project_id))
+    def _project(self, project_id: str) -> StoredDocument:
+        key = paths.project_key(check_id("project id", project_id))
         found = self._shelf.read("project", key, f"project {project_id!r}")
-        check_place(found, "project_id", project_id)
+        check_location(found, "project_id", project_id)
         return found
 
-    def _facts(self, document: Document) -> dict[str, Any]:
+    def _facts(self, document: StoredDocument) -> dict[str, Any]:
         project_id = document.value["project_id"]
-        sessions = self._store.keys(layout.sessions_prefix(project_id), depth=2)
+        sessions = self._store.keys(paths.sessions_prefix(project_id), depth=2)
         versions = self._versions(project_id)
         return {
             **deepcopy(document.value),
-            "sessions": [key.split("/")[-2] for key in sessions if key.endswith(f"/{layout.MANIFEST}")],
+            "sessions": [key.split("/")[-2] for key in sessions if key.endswith(f"/{paths.MANIFEST}")],
             "current_version": max(versions, default=0),
         }
 
     def _versions(self, project_id: str) -> list[int]:
-        keys = self._store.keys(layout.outputs_prefix(project_id), depth=1)
-        return [version for version in map(layout.requirements_version, keys) if version is not None]
+        keys = self._store.keys(paths.outputs_prefix(project_id), depth=1)
+        return [version for version in map(paths.requirements_version, keys) if version is not None]
 
     def _session_status(self, project_id: str, session_id: str) -> str:
         try:
@@ -228,12 +232,12 @@ class ProjectManager:
         digest, version = bytes_digest(data), int(manifest.get("version", 0))
         if manifest.get("requirements") != digest or not self._may_hold(session.project_id, version, digest):
             version = max(self._versions(session.project_id), default=0) + 1
-            session.change_manifest({"version": version, "requirements": digest})
-        self._store.prepare(layout.outputs_prefix(session.project_id))
+            session.update_manifest({"version": version, "requirements": digest})
+        self._store.ensure_folder(paths.outputs_prefix(session.project_id))
         if self._requirements_digest(session.project_id, version) is None:
-            self._store.write(layout.requirements_key(session.project_id, version), data, expect=ABSENT)
+            self._store.write(paths.requirements_key(session.project_id, version), data, expect=ABSENT)
         given = {} if metrics is None else {"metrics": json.dumps(metrics)}
-        return session.change_manifest({"closed": clock.now(), **given})
+        return session.update_manifest({"closed": clock.now(), **given})
 
     def _may_hold(self, project_id: str, version: int, digest: str) -> bool:
         """Whether a version is free for these requirements, or holds them already."""
@@ -241,12 +245,12 @@ class ProjectManager:
 
     def _requirements_digest(self, project_id: str, version: int) -> str | None:
         try:
-            return bytes_digest(self._store.read(layout.requirements_key(project_id, version)))
+            return bytes_digest(self._store.read(paths.requirements_key(project_id, version)))
         except FileNotFoundError:
             return None
 
 
-def name_of(idea: str) -> str:
+def default_name(idea: str) -> str:
     """A name for a project that was given none: the first words of its idea."""
     words = " ".join(idea.split()[:12])
     printable = "".join(letter if letter.isprintable() else " " for letter in words)
@@ -260,4 +264,6 @@ def _check_plain(what: str, values: Any) -> None:
     except (TypeError, ValueError, RecursionError):
         plain = False
     if not plain:
-        raise InvalidValue(what, values, "a dict of text, finite numbers, true, false, None, lists and dicts of them")
+        raise InvalidArgument(
+            what, values, "a dict of text, finite numbers, true, false, None, lists and dicts of them"
+        )

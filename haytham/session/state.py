@@ -11,14 +11,14 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.document.check import complaints, unfit
-from haytham.document.kind import load_kind
-from haytham.errors import HaythamError, InvalidValue, quote
-from haytham.session import layout
+from haytham.errors import HaythamError, InvalidArgument, short_repr
+from haytham.markdown.check import non_json_values, validate
+from haytham.markdown.schema import load_schema
+from haytham.session import paths
 
 if TYPE_CHECKING:
-    from haytham.session.reading import Reading
     from haytham.session.session import Session
+    from haytham.session.view import SessionView
 
 State = dict[str, Any]
 
@@ -35,7 +35,7 @@ EMPTY: Mapping[str, Any] = {
 _SAVED_AT = "saved_at"
 
 
-class InvalidState(InvalidValue):
+class InvalidState(InvalidArgument):
     """A change to a state that makes none: which of its fields, what was found there, and what is allowed."""
 
     def __init__(self, field: str, fault: str) -> None:
@@ -49,22 +49,22 @@ def read_state(session: Session) -> State:
 
 def change_state(session: Session, changes: Mapping[str, Any]) -> State:
     """Merge changes into the state of a session; the state then. Nothing is written where nothing changes."""
-    with session.store.lock(layout.session_lock(session.project_id, session.session_id)):
+    with session.store.lock(paths.session_lock(session.project_id, session.session_id)):
         before = read_state(session)
-        after = changed(before, changes)
+        after = merge_patch(before, changes)
         if not is_same(before, after):
-            with session.saving() as reading:
-                value = {_SAVED_AT: clock.now(), **flat(after)}
-                session.write(reading, "state", session.prefix + layout.STATE, value, shown={}, over=reading.state())
+            with session.transaction() as reading:
+                value = {_SAVED_AT: clock.now(), **flatten(after)}
+                session.write(reading, "state", session.prefix + paths.STATE, value, shown={}, over=reading.state())
         return after
 
 
-def _state_in(reading: Reading) -> State:
+def _state_in(reading: SessionView) -> State:
     found = reading.state()
-    return deepcopy(dict(EMPTY)) if found is None else nested(found.value)
+    return deepcopy(dict(EMPTY)) if found is None else unflatten(found.value)
 
 
-def nested(value: Mapping[str, Any]) -> State:
+def unflatten(value: Mapping[str, Any]) -> State:
     """The state that a document of its kind holds; the caller's own copy."""
     state: State = {}
     for path, content in value.items():
@@ -78,7 +78,7 @@ def nested(value: Mapping[str, Any]) -> State:
     return state
 
 
-def flat(state: Mapping[str, Any]) -> State:
+def flatten(state: Mapping[str, Any]) -> State:
     """The value of the document that holds a state, but for when it was saved; the reverse of `nested`."""
     value: State = {}
     for group, content in state.items():
@@ -89,15 +89,15 @@ def flat(state: Mapping[str, Any]) -> State:
     return value
 
 
-def changed(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
+def merge_patch(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
     """A state with changes to it, by the rules of JSON merge patch.
 
     Maps merge by key, null takes a key out of a map and empties a field, all else replaces. InvalidState, which is an
-    InvalidValue, where that makes no state; what was given stays as it is.
+    InvalidArgument, where that makes no state; what was given stays as it is.
     """
     _check_names(changes)
     after = _whole(_merged(state, changes))
-    for field, fault in complaints(load_kind("state"), flat(after)):
+    for field, fault in validate(load_schema("state"), flatten(after)):
         raise InvalidState(field, fault)
     return after
 
@@ -110,10 +110,10 @@ def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _check_names(changes: Any) -> None:
     """Refuse fields that a state has not, and values that no document can hold."""
     if not isinstance(changes, Mapping):
-        raise InvalidState("", f"found {quote(changes)}; allowed: a map of changes")
+        raise InvalidState("", f"found {short_repr(changes)}; allowed: a map of changes")
     _check_known("", changes, EMPTY)
     for group, change in changes.items():
-        for fault in unfit(change):
+        for fault in non_json_values(change):
             raise InvalidState(group, fault)
         known = EMPTY[group]
         if change is not None and isinstance(known, Mapping):
@@ -122,10 +122,10 @@ def _check_names(changes: Any) -> None:
 
 def _check_known(group: str, found: Any, known: Mapping[str, Any]) -> None:
     if not isinstance(found, Mapping):
-        raise InvalidState(group, f"found {quote(found)}; allowed: a map with any of {', '.join(known)}")
+        raise InvalidState(group, f"found {short_repr(found)}; allowed: a map with any of {', '.join(known)}")
     for name in found:
         if name not in known:
-            raise InvalidState(group, f"found {quote(name)}; allowed: {', '.join(known)}")
+            raise InvalidState(group, f"found {short_repr(name)}; allowed: {', '.join(known)}")
 
 
 def _merged(target: Any, patch: Any) -> Any:

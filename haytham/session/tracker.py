@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from haytham.errors import HaythamError, NotThere
+from haytham.errors import HaythamError, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from haytham.store.protocol import SharedStore
+    from haytham.storage.base import SessionStore
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class ReadTracker:
     """The calls of a store that read, each checked again later: by change token where there is one, else by content."""
 
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._checks: list[Callable[[], bool]] = []
 
@@ -30,16 +30,16 @@ class ReadTracker:
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
         """Return the bytes under a key, or the first of them; FileNotFoundError where there are none."""
-        token = self._store.stamp(key)
+        token = self._store.change_token(key)
         data = self._find(key, limit)
         self._checks.append(lambda: self._has_token(key, token) or self._find(key, limit) == data)
         if data is None:
-            raise NotThere("document", key)
+            raise NotFound("document", key)
         return data
 
-    def stamp(self, key: str) -> object | None:
+    def change_token(self, key: str) -> object | None:
         """Return the change token of a key; None if there is none."""
-        token = self._store.stamp(key)
+        token = self._store.change_token(key)
         if token is not None:
             self._checks.append(lambda: self._has_token(key, token))
         return token
@@ -52,13 +52,13 @@ class ReadTracker:
         """Return the names of the folders in a folder, sorted."""
         return self._look(lambda: self._store.folders(prefix))
 
-    def holds(self, prefix: str) -> bool:
+    def has_folder(self, prefix: str) -> bool:
         """Return whether a folder exists."""
-        return self._look(lambda: self._store.holds(prefix))
+        return self._look(lambda: self._store.has_folder(prefix))
 
-    def is_plain(self, key: str) -> bool:
+    def is_regular(self, key: str) -> bool:
         """Return whether a key has bytes of its own."""
-        return self._look(lambda: self._store.is_plain(key))
+        return self._look(lambda: self._store.is_regular(key))
 
     def _look(self, look: Callable[[], T]) -> T:
         result = look()
@@ -72,4 +72,4 @@ class ReadTracker:
             return None
 
     def _has_token(self, key: str, token: object | None) -> bool:
-        return token is not None and self._store.stamp(key) == token
+        return token is not None and self._store.change_token(key) == token

@@ -1,0 +1,100 @@
+"""The exact text an agent is given: its instructions, and all that the task is made of.
+
+Values are never templates, and what people and agents wrote stands in fences: none of it is a heading of the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import InvalidDocument, Problem
+from haytham.resources import resource_path
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+    from haytham.agents.base import Task
+    from haytham.config.agent_spec import AgentSpec
+
+_FENCE_RUN = re.compile("`+")
+_STRUCTURE = re.compile(r"\s*(?:(?:>|[-+*]|\d{1,9}[.)])\s*)*(?:#|`{3}|~{3}|<|(?:=+|-+)\s*\Z)")  # no mere line of text
+
+
+def fenced(text: str) -> str:
+    """Put a text between fences that are longer than any run of their character in it."""
+    longest = max((len(run) for run in _FENCE_RUN.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    end = "" if text.endswith("\n") else "\n"
+    return f"{fence}text\n{text}{end}{fence}"
+
+
+def build_prompt(task: Task, spec: AgentSpec) -> str:
+    """What an agent reads; what its contract asks for stands where its file puts it, else behind the instructions."""
+    asked = "" if task.contract is None else task.contract.prompt_text()
+    instructions = _instructions(task, spec, asked)
+    shown = "" if asked and asked.strip() in instructions else asked
+    changes = "" if task.previous is None else "\n".join(f"- {change}" for change in task.previous.changes)
+    return _render("prompt.md.j2", {"task": task, "changes": changes}, instructions=instructions, contract=shown)
+
+
+def build_repair_prompt(task: Task, text: str, complaints: list[str]) -> str:
+    """What an agent reads whose reply broke its contract: the same task, its reply, and what is wrong with it."""
+    return _render("repair.md.j2", {"text": text, "complaints": complaints}, prompt=task.prompt)
+
+
+def _render(template: str, values: dict[str, Any], **trusted: str) -> str:
+    """Render one of our templates; `trusted` texts are part of the prompt itself."""
+    environment = _environment()
+    safe = environment.filters["safe"]
+    own = {name: safe(text) for name, text in trusted.items()}
+    return environment.get_template(template).render({**values, **own})
+
+
+def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
+    """The body of an agent's file, rendered within limits. One of another tool that is no template stands as it is."""
+    from haytham.sandbox import TemplateFault, render  # noqa: PLC0415 - only where something is asked
+
+    own = _environment().filters["safe"](contract)
+    values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": own}
+    try:
+        return render(spec.body, values, show=_inline).strip()
+    except TemplateFault as fault:
+        if spec.is_foreign and not fault.is_template:
+            return spec.body.strip()
+        problem = Problem(str(fault), spec.body_line + fault.line - 1, file=f"agents/{spec.name}.md")
+        raise InvalidDocument([problem]) from None
+
+
+@lru_cache(maxsize=1)
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import FileSystemLoader, StrictUndefined, pass_context  # noqa: PLC0415
+    from jinja2.filters import do_mark_safe  # noqa: PLC0415
+    from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415
+
+    @pass_context  # so that constants, too, come by here when a template is rendered, and nothing is escaped for HTML
+    def finalize(_context: object, value: object) -> str:
+        return do_mark_safe(str(value) if hasattr(value, "__html__") else _inline(str(value)))
+
+    environment = SandboxedEnvironment(
+        loader=FileSystemLoader(resource_path("templates")),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,  # what a macro or a block made is marked, and what comes from a value is not
+        finalize=finalize,
+    )
+    environment.filters |= {"fenced": lambda text: do_mark_safe(fenced(text)), "line": _one_line}
+    return environment
+
+
+def _inline(value: str) -> str:
+    """A value as it stands within a line; in fences where it has lines of its own, or would not be text there."""
+    has_lines = len(value.strip("\n").splitlines()) > 1
+    return f"\n\n{fenced(value)}\n\n" if has_lines or _STRUCTURE.match(value) else value
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

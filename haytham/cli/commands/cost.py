@@ -1,0 +1,223 @@
+"""`cost`: where the money went, by phase and agent, and what is left of it. Writes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haytham.cli.context import INVALID, AppContext, UsageError, echo, sanitize
+from haytham.cli.options import session_option
+from haytham.cli.output import assumed_words, limit_words, pluralize, spent_facts, spent_words, totals, unknown_words
+from haytham.errors import HaythamError
+from haytham.usage import UsageTotal, format_usd, sum_usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from haytham.session import Session
+    from haytham.session.spend_log import CallRecord
+    from haytham.session.view import SessionView
+
+Row = dict[str, Any]
+_HEADINGS = ("", "calls", "failed", "tokens in", "tokens out", "tokens", "cost", "seconds")
+_INDENT = "  "
+
+
+@click.command
+@session_option(argument=True)
+@click.option("--all", "everywhere", is_flag=True, help="All sessions of all projects; what forks share counts once.")
+@click.pass_obj
+def cost(here: AppContext, /, session_name: str | None, *, everywhere: bool) -> None:
+    r"""Show where the money went.
+
+    Calls, tokens and dollars by phase and agent, what a fork brought with it, and what is left of the limits. Agents
+    that cost nothing are not listed.
+
+    \b
+    Examples:
+      haytham cost
+      haytham cost 9f3ac1 --json
+      haytham cost --all
+    """
+    if everywhere and session_name is not None:
+        raise UsageError("say whose cost is meant: that of a session or --all, not both")
+    if everywhere:
+        _tell_all(here)
+    else:
+        _tell_one(here, here.resolve_session(session_name))
+
+
+def _tell_one(here: AppContext, session: Session) -> None:
+    reading = session.read()
+    facts = {"project": session.project_id, "session": session.session_id, **_facts(reading)}
+    here.output("cost", facts, sanitize("\n".join(_lines(reading, facts))))
+
+
+def _facts(reading: SessionView) -> Row:
+    """All that was spent in a session, ready for JSON."""
+    calls = reading.spending().calls
+    names = {phase.number: phase.name for phase in reading.phases}
+    pairs = sorted({(call.phase, call.agent) for call in calls})
+    agents = [
+        {"phase": number, "agent": agent, **_spent([one for one in calls if (one.phase, one.agent) == (number, agent)])}
+        for number, agent in pairs
+    ]
+    phases = [
+        {"phase": number, "name": names.get(number, ""), **_spent([one for one in calls if one.phase == number])}
+        for number in sorted({call.phase for call in calls})
+    ]
+    inherited = _inherited(reading)
+    return {"agents": agents, "phases": phases, "own": _spent(calls), "inherited": inherited, **spent_facts(reading)}
+
+
+def _spent(calls: Sequence[CallRecord]) -> Row:
+    """What calls took together; tokens in and out are null where no call tells them."""
+    open_calls = [call for call in calls if call.settled is None]
+    return {
+        **totals(sum_usage(call.amount for call in calls)),
+        "failed": sum(call.outcome == "failed" for call in calls),
+        "input_tokens": _known(call.input_tokens for call in calls),
+        "output_tokens": _known(call.output_tokens for call in calls),
+        "estimated": any(call.is_estimated for call in calls),
+        "seconds": round(sum(call.seconds or 0.0 for call in calls), 3),
+        "models": sorted({call.model for call in calls if call.model}),
+        "counted_as_reserved": totals(sum_usage(call.amount for call in calls if call.is_price_assumed)),
+        "unsettled": totals(sum_usage(call.amount for call in open_calls)),
+    }
+
+
+def _added(rows: list[Row]) -> Row:
+    """What sums of calls come to in those of their facts that are counts and times."""
+    counts = {name: _known(row[name] for row in rows) for name in ("failed", "input_tokens", "output_tokens")}
+    return {
+        **counts,
+        "estimated": any(row["estimated"] for row in rows),
+        "seconds": sum(row["seconds"] for row in rows),
+    }
+
+
+def _known(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _inherited(reading: SessionView) -> Row | None:
+    """What a fork brought with it; None for a session that is no fork, or brought nothing."""
+    total = reading.spending().inherited
+    return {"session": reading.manifest.value.get("forked_from"), **totals(total)} if total.calls else None
+
+
+def _lines(reading: SessionView, facts: Row) -> list[str]:
+    """A table of phases with their agents, what was brought along, the sum, and what more there is to say."""
+    head = f"session {facts['project']}/{facts['session']}: "
+    account, limits = reading.spending(), reading.limits
+    if not account.total.calls:
+        limit = limit_words(limits, account.total)
+        return [head + "nothing was spent", *([f"limit: {limit}"] if limit else [])]
+    rows = [row for phase in facts["phases"] for row in _phase_rows(phase, facts["agents"])]
+    if facts["inherited"] is not None:
+        rows.append((f"before the fork from {facts['inherited']['session']}", facts["inherited"]))
+    table = render_cost_table([*rows, ("in all", _in_all(facts))])
+    limit, unknown = limit_words(limits, account.total), unknown_words(account.total, limits)
+    said = [_unsettled(facts["own"]["unsettled"]), f"limit: {limit}" if limit else "", unknown]
+    said += [assumed_words(account), f"paused: {facts['paused']}" if facts["paused"] else ""]
+    return [head + spent_words(account.total), "", *table, "", *(line for line in said if line)]
+
+
+def _phase_rows(phase: Row, agents: list[Row]) -> list[tuple[str, Row]]:
+    own = [(f"{_INDENT * 2}{row['agent']}", row) for row in agents if row["phase"] == phase["phase"]]
+    return [(f"{phase['phase']}  {phase['name']}".rstrip(), phase), *own]
+
+
+def _in_all(facts: Row) -> Row:
+    """What counts against the limits: calls of the session's own, and those before it."""
+    return {**facts["own"], **facts["spent"]}
+
+
+def _unsettled(open_calls: Row) -> str:
+    """That calls were begun and never settled: somebody was killed in between, or is at it now."""
+    if not open_calls["calls"]:
+        return ""
+    what = f"{pluralize(open_calls['calls'], 'call')} begun and not settled"
+    return f"{what}: up to {pluralize(open_calls['tokens'], 'token')}, {_cost(open_calls)}, counted in full"
+
+
+def render_cost_table(rows: Sequence[tuple[str, Row]]) -> list[str]:
+    """Rows of sums under headings, numbers to the right; a column that tells nothing is left out."""
+    cells = [(label, *_cells(row)) for label, row in rows]
+    kept = [at for at in range(len(_HEADINGS)) if any(row[at] not in ("", "-") for row in cells)]
+    widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in cells)) for at in kept}
+    return [
+        "  ".join(row[at].rjust(width) if at else row[at].ljust(width) for at, width in widths.items()).rstrip()
+        for row in (_HEADINGS, *cells)
+    ]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    tokens = f"{'~' if row.get('estimated') else ''}{row['tokens']:,}"
+    counts = [f"{row['calls']:,}", _count(row.get("failed")), _count(row.get("input_tokens"))]
+    seconds = f"{row['seconds']:,.1f}" if "seconds" in row else "-"
+    return (*counts, _count(row.get("output_tokens")), tokens, _cost(row), seconds)
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _cost(row: Row) -> str:
+    """Dollars, as far as they are known."""
+    if row["cost"] is None:
+        return "unknown"
+    return format_usd(row["cost"]) + (" + unknown" if row["unknown_costs"] else "")
+
+
+def _tell_all(here: AppContext) -> None:
+    """What all sessions spent; each call once, with the session that made it."""
+    readings, faults = _readings(here)
+    known = {(project, session) for project, session, _ in readings}
+    found = [{"project": project, "session": session, **_facts(reading)} for project, session, reading in readings]
+    gone = _gone(found, known)
+    total = _together([_total(row["own"]) for row in found] + [_total(row) for row in gone])
+    rows = [(f"{row['project']}/{row['session']}", row["own"]) for row in found if row["own"]["calls"]]
+    rows += [(f"{row['project']}/{row['session']}, which is gone", row) for row in gone]
+    in_all = {**_added([row["own"] for row in found]), **totals(total)}
+    text = render_cost_table([*rows, ("in all", in_all)]) if total.calls else ["nothing was spent"]
+    here.output("cost", {"sessions": found, "gone": gone, "spent": totals(total)}, sanitize("\n".join(text)))
+    for error in faults:
+        echo(f"haytham: {error}", err=True)
+    if faults:
+        raise click.exceptions.Exit(INVALID)
+
+
+def _readings(here: AppContext) -> tuple[list[tuple[str, str, SessionView]], list[HaythamError | OSError]]:
+    """All sessions that can be read, and what is wrong with the others."""
+    found, faults = [], []
+    for project, session in here.folders(None):
+        try:
+            reading = here.session(project, session).read()
+            _ = reading.phases, reading.limits
+        except (HaythamError, OSError) as error:
+            faults.append(error)
+        else:
+            found.append((project, session, reading))
+    return found, faults
+
+
+def _gone(found: list[Row], known: set[tuple[str, str]]) -> list[Row]:
+    """What forks brought with them from sessions that are there no more, each of those once."""
+    most: dict[tuple[str, str], Row] = {}
+    for row in found:
+        brought = row["inherited"]
+        whose = (row["project"], str((brought or {}).get("session")))
+        if brought is not None and whose not in known and brought["tokens"] >= most.get(whose, {"tokens": 0})["tokens"]:
+            most[whose] = {"project": row["project"], **brought}
+    return list(most.values())
+
+
+def _total(row: Row) -> UsageTotal:
+    return UsageTotal(row["tokens"], row["cost"] or 0.0, row["unknown_costs"], row["calls"])
+
+
+def _together(totals: list[UsageTotal]) -> UsageTotal:
+    return sum(totals, UsageTotal())

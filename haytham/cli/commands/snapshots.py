@@ -1,0 +1,311 @@
+"""`checkpoints`, `snapshot` and `restore`: what a session was, listed, kept and brought back.
+
+`recover`: what was kept before something was done, or when it went wrong, listed and brought back.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from haytham.cli.context import (
+    INVALID,
+    TO_GO_BACK,
+    UNFINISHED,
+    UNREADABLE,
+    AppContext,
+    UsageError,
+    ask,
+    resolve_snapshot,
+    sanitize,
+)
+from haytham.cli.options import complete_snapshots, session_option
+from haytham.cli.output import SnapshotTreeView, TreeRow, format_size, pluralize, render_table, snapshot_title, to_json
+from haytham.config.policy import KINDS
+from haytham.errors import HaythamError, InvalidDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from haytham.config.policy import SnapshotKind
+    from haytham.history.history import History
+    from haytham.history.snapshot import Snapshot
+    from haytham.session import Session
+
+_STATUSES = (*UNFINISHED, "completed", "rejected", UNREADABLE)
+_IN_MEMORY = "this session keeps its snapshots in memory, as its workflow says: they end with each command"
+_TAKE_ONE = "take one with: haytham snapshot -m LABEL"
+
+
+@click.command
+@session_option(argument=True)
+@click.option("--kind", type=click.Choice(KINDS), help="Only those of a kind.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Only those of a session that stood so.")
+@click.option("--limit", type=click.IntRange(min=1), help="No more than so many, the newest.")
+@click.option("--all", "everywhere", is_flag=True, help="Those of all sessions of all projects.")
+@click.option("--user", help="With --all: only those of a user's sessions.")
+@click.pass_obj
+def checkpoints(
+    here: AppContext, /, session_name: str | None, *, everywhere: bool, user: str | None, **asked: Any
+) -> None:
+    r"""List the snapshots of a session, newest first.
+
+    Those of its forks stand below the snapshot they were forked from. `raw` is the size of all documents, `added` what
+    a snapshot takes that none before it took. Also called: snapshots, list-checkpoints.
+
+    \b
+    Examples:
+      haytham checkpoints
+      haytham checkpoints --kind manual --limit 5
+      haytham checkpoints --all --user ann --json
+    """
+    if everywhere and session_name is not None:
+        raise UsageError("say which snapshots are meant: those of a session or --all, not both")
+    if user is not None and not everywhere:
+        raise UsageError("--user goes with --all: a session has one user")
+    if everywhere:
+        _list_all(here, user, asked)
+    else:
+        _list_one(here, here.history(here.resolve_session(session_name)), asked)
+
+
+def _list_one(here: AppContext, history: History, asked: dict[str, Any]) -> None:
+    """List the snapshots of a session; those that cannot be read are told, and then exit code 6."""
+    if here.options.as_json:
+        found, pins = history.list(), history.pins()
+        rows = [to_json(one, pinned=one.id in pins) for one in filter(_wanted(asked), found)]
+        here.output("snapshots", {"snapshots": rows[: asked["limit"]]}, "")
+    else:
+        family = SnapshotTreeView(history.tree(), history.session.session_id)
+        found = family.own
+        here.output("snapshots", {}, _table(here, history, family, asked))
+    if len(found) < len(here.archive(history.session).records.refs()):
+        raise click.exceptions.Exit(INVALID)
+
+
+def _list_all(here: AppContext, user: str | None, asked: dict[str, Any]) -> None:
+    found = [one for one in here.histories().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
+    pasts = {(one.project, one.session): here.history(here.session(one.project, one.session)) for one in found}
+    pins = {pinned for past in pasts.values() for pinned in past.pins()}
+    rows = [to_json(one, pinned=one.id in pins) for one in found]
+    table = (
+        render_table([TreeRow(0, one) for one in found], pins, with_session=True) if found else _nothing(asked, user)
+    )
+    here.output("snapshots", {"snapshots": rows}, table)
+
+
+def _wanted(asked: dict[str, Any]) -> Callable[[Snapshot], bool]:
+    return lambda one: asked["kind"] in (None, one.kind) and asked["status"] in (None, one.status)
+
+
+def _table(here: AppContext, history: History, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
+    """The snapshots of a session and its forks below a line of whose they are; a sentence where there are none."""
+    session = history.session
+    pasts = {name: here.history(here.session(session.project_id, name)) for name in family.sessions}
+    words = {name: _fork_words(past.session) for name, past in pasts.items()}
+    lines = family.lines(limit=asked["limit"], wanted=_wanted(asked), words=words)
+    if not lines:
+        return _off(history) or _nothing(asked, None)
+    head = f"session {session.project_id}/{session.session_id}{_lineage(session)}"
+    return f"{head}\n\n{render_table(lines, {pinned for past in pasts.values() for pinned in past.pins()})}"
+
+
+def _nothing(asked: dict[str, Any], user: str | None) -> str:
+    if asked["kind"] is None and asked["status"] is None and user is None:
+        return f"there is no snapshot yet; {_TAKE_ONE}"
+    return "no snapshot is like that; haytham checkpoints lists all of a session"
+
+
+def _off(history: History) -> str:
+    """That a session keeps no snapshots beyond a command, where its workflow says so."""
+    if not history.policy.enabled:
+        return "this session keeps no history: its workflow says checkpointing.enabled: false"
+    return _IN_MEMORY if history.policy.storage_type == "memory" else ""
+
+
+def _lineage(session: Session) -> str:
+    """Where a session was forked from, in words; nothing for one that is no fork."""
+    try:
+        value = session.read().manifest.value
+    except (HaythamError, OSError):
+        return ""
+    if "forked_from" not in value:
+        return ""
+    point = f", snapshot {value['fork_point']}" if value.get("fork_point") else ""
+    return sanitize(f", forked from {value['forked_from']}{point}")
+
+
+def _fork_words(session: Session) -> str:
+    """The name of a fork, and what it is for where that was said."""
+    try:
+        purpose = session.read().manifest.value.get("purpose")
+    except (HaythamError, OSError):
+        purpose = None
+    return f"fork {session.session_id}" + (f": {purpose}" if purpose else "")
+
+
+@click.command
+@click.option("-m", "--message", "label", metavar="LABEL", help="A label; what has one is never let go by itself.")
+@click.option("--kind", type=click.Choice(KINDS), default="manual", show_default=True, help="What it is taken for.")
+@session_option(argument=True)
+@click.pass_obj
+def snapshot(here: AppContext, /, session_name: str | None, label: str | None, kind: SnapshotKind) -> None:
+    r"""Freeze a session as it is.
+
+    It can be looked at, restored, compared and forked later. Works during a run, and on files that cannot be read.
+
+    \b
+    Examples:
+      haytham snapshot -m "before the rewrite"
+      haytham snapshot --kind routine
+    """
+    history = here.history(here.resolve_session(session_name, among=TO_GO_BACK))
+    before = history.list(limit=1)
+    taken = history.take(kind, label)
+    is_new = taken.id not in [one.id for one in before]
+    row = to_json(taken, pinned=taken.id in history.pins())
+    sizes = f"{format_size(taken.raw)} of documents, {format_size(taken.added)} added to the history"
+    said = (
+        f"{snapshot_title(taken)}: {sizes}"
+        if is_new
+        else f"nothing has changed since {snapshot_title(taken)}: none was taken"
+    )
+    here.output("snapshot", {"snapshot": row, "taken": is_new}, said)
+    if history.policy.storage_type == "memory":
+        here.info(_IN_MEMORY)
+
+
+@click.command
+@click.argument("which", metavar="ID", shell_complete=complete_snapshots)
+@session_option(argument=True)
+@click.pass_obj
+def restore(here: AppContext, /, which: str, session_name: str | None) -> None:
+    r"""Make a session what it was in a snapshot.
+
+    ID is the number of a snapshot, or any unique part of its id. What was there before is kept as a snapshot of its
+    own, which undoes that again.
+
+    \b
+    Examples:
+      haytham restore 3
+      haytham restore 9f3ac1
+    """
+    from haytham.cli.moment import restore_and_report  # noqa: PLC0415
+
+    restore_and_report(here, *here.snapshot(which, session_name, among=TO_GO_BACK))
+
+
+_KINDS: tuple[SnapshotKind, ...] = ("recovery", "pre_operation")
+_NOTHING = "there is nothing to recover: nothing was restored, and nothing went wrong"
+
+
+@click.command
+@session_option(argument=True)
+@click.option("--at", "which", metavar="ID", help="Restore this one.", shell_complete=complete_snapshots)
+@click.option("--latest", is_flag=True, help="Restore the newest one.")
+@click.option("--clear", is_flag=True, help="Remove all of them.")
+@click.pass_obj
+def recover(here: AppContext, /, session_name: str | None, *, which: str | None, latest: bool, clear: bool) -> None:
+    r"""Bring back what was there before something went wrong.
+
+    Lists what was kept before a restore, or when something broke off, newest first; in a terminal asks which one to
+    restore. It is verified first.
+
+    \b
+    Examples:
+      haytham recover
+      haytham recover --latest
+      haytham recover --clear
+    """
+    from haytham.cli.moment import restore_and_report  # noqa: PLC0415
+
+    if (which is not None) + latest + clear > 1:
+        raise UsageError("say one of --at, --latest and --clear, not several")
+    history = here.history(here.resolve_session(session_name, among=TO_GO_BACK))
+    points = [one for one in history.list() if one.kind in _KINDS]
+    if clear:
+        _clear(here, history, points)
+        return
+    chosen = _said(history, points, which) if which is not None or latest else _asked(here, points)
+    if chosen is not None:
+        _check_sound(here, history, chosen)
+        restore_and_report(here, history, chosen, names=True)
+
+
+def _said(history: History, points: list[Snapshot], which: str | None) -> Snapshot:
+    """The recovery point that was named, else the newest."""
+    if not points:
+        raise UsageError(_NOTHING)
+    chosen = points[0] if which is None else resolve_snapshot(history, which)
+    if chosen.kind not in _KINDS:
+        raise UsageError(
+            f"{snapshot_title(chosen)} was not kept for that; restore it with: haytham restore {chosen.id}"
+        )
+    return chosen
+
+
+def _asked(here: AppContext, points: list[Snapshot]) -> Snapshot | None:
+    """List what can be recovered and, in a terminal, ask which one to restore; None where none is chosen."""
+    rows = [{**to_json(one, pinned=False), "circumstance": _circumstance(one)} for one in points]
+    here.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
+    if not points:
+        return None
+    if not here.can_ask():
+        here.info("\nto restore one: haytham recover --at ID")
+        return None
+    words = "restore which one, by its number (Enter: none)"
+    chosen: Snapshot | None = ask(words, default="", show_default=False, value_proc=partial(_by_number, points))
+    return chosen
+
+
+def _by_number(points: list[Snapshot], said: str) -> Snapshot | None:
+    """The recovery point with a number or an id; None where nothing was said."""
+    if not said.strip():
+        return None
+    found = [one for one in points if said.strip() in (str(one.number), one.id)]
+    if len(found) > 1:
+        raise click.BadParameter(f"{said!r} is the number of {len(found)} of them; name one by its id")
+    if not found:
+        raise click.BadParameter(f"{said!r} is none of them")
+    return found[0]
+
+
+def _point_lines(points: list[Snapshot]) -> list[str]:
+    width = max((len(str(one.number)) for one in points), default=0)
+    return [sanitize(f"{one.number:>{width}}  {one.id}  {one.time}  {_circumstance(one)}") for one in points]
+
+
+def _circumstance(point: Snapshot) -> str:
+    """What a session was about to go through then, or had just gone through, in words."""
+    operation = str(point.metadata.get("operation") or "")
+    if not operation:
+        return f"a snapshot of kind {point.kind}"
+    if "before" in point.metadata:
+        return f"when {operation} broke off"
+    is_before = point.kind == "pre_operation" or operation.startswith("restore ")
+    return f"before {operation}" if is_before else f"when {operation}"
+
+
+def _check_sound(here: AppContext, history: History, chosen: Snapshot) -> None:
+    """Refuse to restore what is damaged, with all that is wrong."""
+    from haytham.history.lookup import resolve  # noqa: PLC0415
+    from haytham.history.verify import verify  # noqa: PLC0415
+
+    archive = here.archive(history.session)
+    wrong = verify(archive, [resolve(archive, chosen.id)])
+    if wrong:
+        raise InvalidDocument(wrong)
+
+
+def _clear(here: AppContext, history: History, points: list[Snapshot]) -> None:
+    """Remove all recovery points but those that a pin or a fork holds."""
+    gone, kept = [], []
+    for one in points:
+        try:
+            gone.append(history.delete(one))
+        except HaythamError as error:
+            kept.append(f"{snapshot_title(one)}, stays: {error}")
+    told = [f"{pluralize(len(gone), 'recovery point')} removed", *map(sanitize, kept)]
+    here.output("recovery_cleared", {"removed": gone, "kept": kept}, "\n".join(told))

@@ -1,0 +1,1 @@
+"""Configuration: workflows, agent files and policies, as people write them."""

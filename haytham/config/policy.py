@@ -1,0 +1,81 @@
+"""What a workflow says of history and money: when snapshots are taken and how long they stay; what may be spent.
+
+Pure values with their defaults; `checkpointing:` and `budget:` in workflow.yaml override them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SnapshotKind = Literal["routine", "phase", "pre_operation", "recovery", "manual", "fork", "final"]
+KINDS: tuple[SnapshotKind, ...] = ("routine", "phase", "pre_operation", "recovery", "manual", "fork", "final")
+
+
+@dataclass(frozen=True)
+class RetentionRule:
+    """How long snapshots of a kind are kept: the last so many, and for so many days; None is no limit."""
+
+    keep_last: int | None = None
+    cleanup_after_days: float | None = None
+
+
+RETENTION: Mapping[str, RetentionRule] = MappingProxyType(
+    {
+        "routine": RetentionRule(keep_last=20),
+        "pre_operation": RetentionRule(cleanup_after_days=7),
+        "recovery": RetentionRule(cleanup_after_days=7),
+        "phase": RetentionRule(cleanup_after_days=30),
+        "fork": RetentionRule(cleanup_after_days=30),
+    }
+)
+_AGED = ("phase", "fork")  # the kinds that `cleanup_after_days`, said for all of them, is about
+
+
+@dataclass(frozen=True)
+class SnapshotPolicy:
+    """When snapshots are taken by themselves, where they rest, and when they go."""
+
+    enabled: bool = True
+    storage_type: str = "file"
+    storage_path: str | None = None
+    compress: bool = True
+    auto: Literal["phase", "every", "off"] = "phase"
+    frequency: int = 5
+    interval_minutes: float = 30
+    max_snapshots: int = 1000
+    max_per_user: int = 100
+    retention: Mapping[str, RetentionRule] = field(default_factory=lambda: RETENTION)
+
+    def max_for_user(self) -> int | None:
+        """How many snapshots the store may hold: of all sessions in memory, of a user in SQLite; None is no limit."""
+        return {"memory": self.max_snapshots, "sqlite": self.max_per_user}.get(self.storage_type)
+
+
+@dataclass(frozen=True)
+class BudgetLimits:
+    """The most that a session may cost and take; None is no limit. At a share of it, a word is said."""
+
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    warn_at: float = 0.8
+
+
+def parse_limits(facts: Mapping[str, Any]) -> BudgetLimits:
+    """The limits that `budget:` describes."""
+    return BudgetLimits(**facts)
+
+
+def parse_policy(facts: Mapping[str, Any]) -> SnapshotPolicy:
+    """The policy that `checkpointing:` describes; what it leaves out is as usual."""
+    known = {one.name for one in fields(SnapshotPolicy)} - {"retention"}
+    days = facts.get("cleanup_after_days")
+    aged = {} if days is None else {kind: RetentionRule(cleanup_after_days=days) for kind in _AGED}
+    given = {kind: RetentionRule(**about) for kind, about in facts.get("retention", {}).items()}
+    return SnapshotPolicy(
+        retention={**RETENTION, **aged, **given}, **{name: facts[name] for name in known if name in facts}
+    )

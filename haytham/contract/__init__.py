@@ -1,8 +1,0 @@
-"""Contracts: what must be in a reply, read from a schema in the manner of document kinds; any other text is welcome.
-
-Pure: a contract says what is wrong with a text, what values stand in it, and how the page looks before it is filled in.
-"""
-
-from haytham.contract.contract import Contract, load_contract, read_contract
-
-__all__ = ["Contract", "load_contract", "read_contract"]

@@ -1,0 +1,194 @@
+"""A cell, an item or a label's value: what it says in its type, or why it cannot; marks and sources.
+
+`unknown` may stand in every cell. `ASSUMPTION:` and the cheapest test stand behind a claim that has no source. Numbers
+are strict, one each, but may be written as people write them: `$1,200`, `~15 %`, `1.5k`, `3 million`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from haytham.contracts.markdown import normalize_title
+from haytham.errors import short_repr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from haytham.contracts.definition import ContractField
+
+MARK = "ASSUMPTION"
+UNKNOWN = "unknown"
+SOURCE_WORDS = f"where it is from (a link, a document, a person and a date), or {MARK}: and the cheapest way to test it"
+_NUMBER = re.compile(
+    r"(?:(?:~|\u2248|about|around|approx\.?|ca\.?) ?)?([-+\u2212]?)(?P<before>[A-Z]{3} ?|[$\u20ac\u00a3\u00a5] ?)?"
+    r"(?P<digits>[0-9]{1,3}(?:(?P<apart>[ ,'])[0-9]{3}(?:(?P=apart)[0-9]{3})*)(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)"
+    r" ?(?P<scale>k|K|M|bn|B|thousand|million|billion)?(?: ?(?P<unit>[$\u20ac\u00a3\u00a5%]|[A-Za-z]+))?\Z"
+)
+_RANGE = re.compile(r"[0-9][^0-9]{0,12}(?:-|\u2013|\u2014| to )[^0-9]{0,12}[0-9]")
+_SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
+_MONEY = "$\u20ac\u00a3\u00a5"
+_LONGEST_NUMBER = 64
+_AROUND = " \t\n*_`[](){}:;,-\u2013\u2014#>"
+_NOTE = re.compile(r"(?: ?\[\^?[0-9]{1,4}\])+\Z")
+_BLANK = frozenset({"", "tbd", "todo", "tba", "n/a", "xxx"})
+_TRUTH = {"yes": True, "true": True, "no": False, "false": False}
+# Words that stand where a source should, and are none: the founder's own, a model's, and nobody's.
+_NO_SOURCE = re.compile(
+    "(the )?(founders?( words|'s words)?|idea|internet|web)|me|i|myself|we|us|our team|google|(market )?research"
+    "|(my |own |educated )?(words|estimate|guess)|estimated|assumed|gut feeling|intuition|(my |own |our )?experience"
+    "|(common |general |industry )?(sense|knowledge|reports?|average)|training data|llm|ai|chatgpt|model"
+    "|unknown|none|no source|source|(various|several)( sources)?"
+)
+
+
+class InvalidCell(ValueError):
+    """Text that its field cannot hold; the message says what was found and what is allowed."""
+
+
+def is_blank(text: str) -> bool:
+    """Whether a cell says nothing."""
+    return normalize_title(text) in _BLANK and len(text) <= len("**TBD**") + 8
+
+
+def is_unknown(text: str) -> bool:
+    """Whether a cell says that nobody knows."""
+    return normalize_title(text) in (UNKNOWN, "not known", "not known yet")
+
+
+def split_assumption(text: str) -> tuple[str, str] | None:
+    """What is claimed before the mark of an assumption, and the test behind it; None where there is no mark."""
+    at = text.find(MARK)
+    while at >= 0 and (text[at - 1 : at].isalnum() or text[at + len(MARK) : at + len(MARK) + 1].isalnum()):
+        at = text.find(MARK, at + 1)
+    return None if at < 0 else (text[:at].rstrip(_AROUND), text[at + len(MARK) :].strip(_AROUND))
+
+
+def _loose_mark(text: str) -> tuple[str, str] | None:
+    """The same of a cell, at whose beginning the mark may be written in any case."""
+    lead = text.lstrip(_AROUND)
+    if lead[: len(MARK)].upper() == MARK and lead[len(MARK) : len(MARK) + 1] in ("", ":", "]", ")", "*"):
+        return "", lead[len(MARK) :].strip(_AROUND)
+    return split_assumption(text)
+
+
+def parse_value(field: ContractField, text: str) -> Any:
+    """The value of a cell; None where it says unknown. Unfit where it is none."""
+    if field.source:
+        return _read_source(text)
+    if is_blank(text):
+        raise InvalidCell(f"found {short_repr(text) if text else 'nothing'}; allowed: {describe_field(field)}")
+    if is_unknown(text):
+        return None
+    if field.allowed:
+        return _read_choice(field, text)
+    return _READERS[field.type](field, text)
+
+
+def describe_field(field: ContractField) -> str:
+    """What a cell may hold, in a person's words."""
+    if field.source:
+        return SOURCE_WORDS
+    if field.allowed:
+        said = ", ".join(field.allowed)
+    elif field.type in ("integer", "number"):
+        said = _number_words(field)
+    elif field.type == "boolean":
+        said = "yes, no"
+    else:
+        said = f"text of at least {field.least} characters" if field.least > 1 else "text"
+    return f"{said}, or {UNKNOWN}"
+
+
+def _number_words(field: ContractField) -> str:
+    examples = {"$": "an amount of money like $1,200", "%": "a percentage like 15%"}
+    whole = "a whole number like 12" if field.type == "integer" else "a number like 1,200 or 0.5"
+    said = examples.get(field.unit) or (f"{whole} ({field.unit})" if field.unit else whole)
+    if field.minimum is not None and field.maximum is not None:
+        return f"{said}, {field.minimum:g} to {field.maximum:g}"
+    if field.minimum is not None:
+        return f"{said}, {field.minimum:g} or more"
+    return said if field.maximum is None else f"{said}, {field.maximum:g} or less"
+
+
+def _read_source(text: str) -> str:
+    marked = _loose_mark(text)
+    if marked is not None and not any(marked):
+        raise InvalidCell(f"found {MARK} without a test; allowed: {MARK}: and the cheapest way to test it")
+    if marked is not None:
+        return text
+    if is_blank(text):
+        raise InvalidCell(f"found no source; allowed: {SOURCE_WORDS}")
+    if _NO_SOURCE.fullmatch(normalize_title(text)):
+        raise InvalidCell(f"found {short_repr(text)}, which is no source; allowed: {SOURCE_WORDS}")
+    return text
+
+
+def _read_choice(field: ContractField, text: str) -> str:
+    found = next((value for value in field.allowed if normalize_title(value) == normalize_title(text)), None)
+    if found is None:
+        raise InvalidCell(f"found {short_repr(text)}; allowed: {describe_field(field)}")
+    return found
+
+
+def _read_text(field: ContractField, text: str) -> str:
+    if len(text) < field.least and split_assumption(text) is None:
+        raise InvalidCell(f"found {short_repr(text)}; allowed: {describe_field(field)}")
+    return text
+
+
+def _read_boolean(field: ContractField, text: str) -> bool:
+    if normalize_title(text) not in _TRUTH:
+        raise InvalidCell(f"found {short_repr(text)}; allowed: {describe_field(field)}")
+    return _TRUTH[normalize_title(text)]
+
+
+def _read_number(field: ContractField, text: str) -> float | None:
+    marked = _loose_mark(text)
+    said = text if marked is None else marked[0]
+    if normalize_title(said).startswith(f"{UNKNOWN} ") or (marked is not None and (not said or is_unknown(said))):
+        return None if marked is None else _number(field, marked[1])
+    value = _number(field, said)
+    if value is None:
+        what = ", which is a range" if _RANGE.search(said[:200]) else ""
+        raise InvalidCell(f"found {short_repr(text)}{what}; allowed: {describe_field(field)}")
+    low, high = field.minimum, field.maximum
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise InvalidCell(f"found {short_repr(text)}; allowed: {describe_field(field)}")
+    return value
+
+
+def _number(field: ContractField, text: str) -> float | None:
+    """The one number that a text is, in the unit of its field or in none."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
+    plain = " ".join(_NOTE.sub("", text.strip(" *_`\\")).replace("\u2009", " ").split()).rstrip("*_`")
+    found = _NUMBER.match(plain)
+    if found is None or not _has_unit(field, found["before"], found["unit"]):
+        return None
+    digits = found["digits"].replace(found["apart"], "") if found["apart"] else found["digits"]
+    value = float(digits) * _SCALES.get((found["scale"] or "").lower(), 1.0) * (1 if found[1] in ("", "+") else -1)
+    if field.type == "integer":
+        return int(value) if value.is_integer() else None
+    return int(value) if value.is_integer() and "." not in digits else value
+
+
+def _has_unit(field: ContractField, before: str | None, behind: str | None) -> bool:
+    """Whether the signs around a number are its unit, or none. Money is money in any currency; no unit is any sign."""
+    unit, signs = field.unit, [sign.strip() for sign in (before, behind) if sign]
+    if len(signs) > 1:
+        return False
+    if unit == "$" or (not unit and field.type == "number"):
+        is_money = all(sign in _MONEY or (len(sign) == 3 and sign.isupper()) for sign in signs)  # noqa: PLR2004 - EUR
+        return is_money or (not unit and behind == "%")
+    if unit == "%":
+        return not before and behind in (None, "%", "percent")
+    return not signs or (not before and bool(unit) and signs[0].casefold().rstrip("s") == unit.casefold().rstrip("s"))
+
+
+_READERS: dict[str, Callable[[ContractField, str], Any]] = {
+    "string": _read_text,
+    "integer": _read_number,
+    "number": _read_number,
+    "boolean": _read_boolean,
+}

@@ -1,0 +1,1 @@
+"""The engine: runs the agents of a session, phase by phase."""

@@ -1,0 +1,133 @@
+"""When a snapshot is taken by itself: the policy of a session, carried out beside whoever drives it.
+
+What cannot be taken is told and stops nothing: the documents themselves are as safe as they were.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import HaythamError
+from haytham.session.plan import summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from haytham.config.policy import SnapshotKind
+    from haytham.config.workflow import Phase
+    from haytham.history.history import History
+    from haytham.history.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+
+class AutoSnapshotter:
+    """Takes snapshots of a session as its policy says, and lets go of those whose time is over."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._before: dict[int, Snapshot] = {}
+
+    @property
+    def _policy_takes(self) -> bool:
+        return self._history.policy.enabled and self._history.policy.auto != "off"
+
+    def prune_on_start(self) -> None:
+        """At the start of a run: let go of what retention lets go."""
+        if self._history.policy.enabled:
+            self._carefully("prune", self._history.prune)
+
+    def backfill_approvals(self) -> None:
+        """Take what is missing of approvals that were bound to texts where nobody was there to take it."""
+        if self._policy_takes:
+            self._carefully("snapshot", self._take_approvals)
+
+    def _take_approvals(self) -> None:
+        approved = summarize(self._history.session.read()).approved_phases
+        known = {one.approval for one in self._history.list()} if approved else set()
+        for phase in approved:
+            if self._approval(phase) not in known:
+                self.after_decision(phase, "approved")
+
+    def _approval(self, phase: int) -> str:
+        reading = self._history.session.read()
+        return f"phase {phase}, attempt {reading.attempt(reading.phase(phase))}"
+
+    def after_agent(self, phase: int, agent: str, *, wanted: bool | None) -> None:
+        """Once an agent's answer is stored: a step, where every step counts; or what the agent's own file says."""
+        if wanted is None and self._policy_takes and self._history.policy.auto == "every":
+            self._carefully("step", self._history.step)
+        elif wanted and self._history.policy.enabled:
+            self._take("routine", metadata={"agent": agent, "phase": phase})
+
+    def after_phase(self, phase: Phase, *, done: bool) -> None:
+        """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""
+        before = self._before.pop(phase.number, None)
+        if not self._takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
+            return
+        if before is not None and done:
+            self._carefully("prune", lambda: self._history.delete(before))
+
+    def _takes(self, phase: Phase) -> bool:
+        """Whether snapshots are taken around a phase: what it says itself wins."""
+        wanted = self._policy_takes if phase.snapshot is None else phase.snapshot
+        return wanted and self._history.policy.enabled
+
+    def after_decision(self, phase: int, said: str) -> None:
+        """Once an approval is bound to the texts it was given for: the last one of each is kept for good."""
+        if said.startswith("approved") and self._policy_takes:
+            self._take("phase", metadata={"approved": phase}, approval=self._approval(phase))
+
+    def before_rerun(self, phase: Phase, why: str) -> None:
+        """Before a phase runs again: what would be lost if that went wrong."""
+        if self._takes(phase) and phase.number not in self._before:
+            taken = self._take("pre_operation", metadata={"operation": f"phase {phase.number} again: {why}"})
+            if taken is not None:
+                self._before[phase.number] = taken
+
+    def after_error(self, what: str) -> None:
+        """Once something went wrong: how far it came."""
+        if self._policy_takes:
+            self._take("recovery", metadata={"operation": what})
+
+    def on_completed(self) -> None:
+        """Once the session is completed; again only where something has changed since."""
+        if self._policy_takes:
+            self._carefully("snapshot", self._finally)
+
+    def _finally(self) -> None:
+        last = self._history.latest()
+        if last is None or last.kind != "final" or not self._history.compare(last).is_empty:
+            self._history.take("final")
+
+    def _take(self, kind: SnapshotKind, **facts: Any) -> Snapshot | None:
+        taken: Snapshot | None = self._carefully("snapshot", lambda: self._history.take(kind, **facts))
+        return taken
+
+    def _carefully(self, what: str, do: Callable[[], Any]) -> Any:
+        """Do what is done beside the work; where it fails, that is told and the work goes on."""
+        try:
+            return do()
+        except (HaythamError, OSError) as error:
+            log.warning("no %s: %s", what, error)
+            self._history.events.emit(f"{what}_failed", error=str(error))
+            return None
+
+
+class SessionTaskSnapshots:
+    """What an agent reaches of its session's history, through its task."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def snapshot(self, label: str) -> Snapshot:
+        """Freeze the session as it is, under a label."""
+        return self._history.take("manual", label)
+
+    @contextmanager
+    def operation(self, name: str) -> Iterator[Snapshot]:
+        """Do something that may go wrong: how it was before is kept until it went well."""
+        with self._history.operation(name) as before:
+            yield before

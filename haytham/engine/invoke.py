@@ -1,0 +1,343 @@
+"""Asking an agent: within the budget, as often as its file allows, until its reply keeps its contract.
+
+Whatever an agent raises is its failure, and comes back as a value with all that was spent on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from haytham import clock
+from haytham.agents.base import DEFAULT_MODEL, Reply, call_agent, find_adapter, load_agent, runs_code
+from haytham.agents.human import AwaitingHuman
+from haytham.agents.prompt import build_repair_prompt
+from haytham.config.agent_spec import INHERIT
+from haytham.config.policy import BudgetLimits
+from haytham.engine.budget import budget_warning, check_budget
+from haytham.errors import (
+    AgentError,
+    BudgetExceeded,
+    ContractViolation,
+    HaythamError,
+    InvalidDocument,
+    UntrustedCode,
+    describe_error,
+)
+from haytham.redact import redact
+from haytham.session.paths import EVENTS
+from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog
+from haytham.session.state import EMPTY, merge_patch
+from haytham.storage.memory import MemoryStore
+from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
+
+if TYPE_CHECKING:
+    from haytham.agents.base import Adapter, Agent, Task
+    from haytham.agents.replay import Recorder
+    from haytham.config.agent_spec import AgentSpec
+    from haytham.events import Events
+    from haytham.session.session import Session
+
+log = logging.getLogger(__name__)
+
+_NO_FAILURE = (UntrustedCode, BudgetExceeded, AwaitingHuman)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run asks its agents, beyond what their files say.
+
+    `model` answers for every agent (a replay does); `recorder` keeps every reply; `secrets` are never told; `backoff`
+    is how many seconds pass before the first retry, twice as many before the next.
+    """
+
+    model: str | None = None
+    recorder: Recorder | None = None
+    max_output_tokens: int | None = None
+    secrets: tuple[str, ...] = ()
+    backoff: float = 0.5
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A reply that was paid for, what its contract finds wrong with it, and how often it was sent back for that."""
+
+    reply: Reply
+    complaints: list[str]
+    repairs: int = 0
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A model as it is called: its name, what its adapter declares, and the agent that answers."""
+
+    model: str
+    adapter: Adapter
+    agent: Agent
+
+
+@dataclass
+class CallResult:
+    """What came of asking an agent: a reply or an error, and what all calls for it took together.
+
+    `draft` is the newest reply, kept while it is being repaired; `is_free` whether the model asked last costs nothing.
+    """
+
+    reply: Reply | None = None
+    error: Exception | None = None
+    model: str | None = None
+    calls: list[CallRecord] = field(default_factory=list)
+    draft: Draft | None = None
+    is_free: bool = False
+
+    def tokens(self, name: str) -> int | None:
+        """Input or output tokens of all calls; None where no call tells."""
+        known = [count for call in self.calls if (count := getattr(call, name)) is not None]
+        return sum(known) if known else None
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of all calls, as far as known; None where nothing is."""
+        return sum_usage(call.amount for call in self.calls).known_cost
+
+
+class AgentInvoker:
+    """Asks the agents of one session during one run."""
+
+    def __init__(self, session: Session, events: Events, *, may_run_code: bool, ways: RunOptions) -> None:
+        self._session, self._events = session, events
+        self._may_run_code = may_run_code
+        self._ways = ways
+        self._limits, self._before = BudgetLimits(), UsageTotal()
+        self._taken: dict[str, Usage] = {}
+
+    def follow(self) -> bool:
+        """Follow a session's folder that was renamed; return whether it is there."""
+        if not self._session.follow():
+            return False
+        self._events.relocate(self._session.prefix + EVENTS)
+        return True
+
+    @property
+    def _spend(self) -> SpendLog:
+        """The spend file of the session, wherever that is now; what is spent in one that is gone is not kept."""
+        return SpendLog(self._session.store if self.follow() else MemoryStore(), self._session.prefix)
+
+    def load_budget(self) -> None:
+        """Read what may be spent and what was; call it when a run starts."""
+        lost = self._spend.problems()
+        if lost:
+            raise InvalidDocument(lost)
+        self._spend.start_run()
+        self._limits = self._session.read().limits
+        self._before, self._taken = self._spend.read().total, {}
+
+    @property
+    def spent(self) -> UsageTotal:
+        """What the session has spent, reservations included."""
+        return self._before + sum_usage(self._taken.values())
+
+    async def invoke(self, task: Task, spec: AgentSpec) -> CallResult:
+        """Ask an agent, model after model; what is no failure of it is raised, all else is in the answer."""
+        answer = CallResult()
+        if self._ways.max_output_tokens is not None:
+            spec = replace(spec, max_output_tokens=self._ways.max_output_tokens)
+        for model in self._models(spec):
+            answer.model = model
+            try:
+                answer.reply, answer.error = await self._ask_model(model, task, spec, answer), None
+            except _NO_FAILURE:
+                raise
+            except ContractViolation as error:
+                answer.error = error
+                break
+            except Exception as error:  # noqa: BLE001 - the one place: whatever an agent raises is its failure, kept with it
+                answer.error = error
+            else:
+                break
+        if answer.draft is not None and answer.error is not None and not isinstance(answer.error, ContractViolation):
+            answer.error = _not_repaired(answer.draft, answer.error)
+        return answer
+
+    def _models(self, spec: AgentSpec) -> list[str]:
+        if self._ways.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
+            return [self._ways.model]
+        return resolve_models(spec, self._session.read().manifest.value.get("model"))
+
+    def check_trusted(self, spec: AgentSpec) -> None:
+        """Refuse code that is not trusted here, before anybody of its phase is asked."""
+        for model in self._models(spec):
+            self._check_trusted(spec.name, model)
+
+    def _check_trusted(self, agent: str, model: str) -> None:
+        if runs_code(model) and not self._may_run_code:
+            raise UntrustedCode(agent, model)
+
+    async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
+        """Ask one model, again where that may help; a call that is tried again is the one that failed."""
+        self._check_trusted(task.agent, model)
+        target = _Target(model, find_adapter(model), load_agent(model))
+        answer.is_free = target.adapter.is_free
+        for left in range(spec.retries, -1, -1):
+            try:
+                return await self._kept(target, task, spec, answer)
+            except _NO_FAILURE:
+                raise
+            except Exception as error:
+                tries = left if getattr(error, "retry", True) else 0
+                said = redact(describe_error(error), self._ways.secrets)
+                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=tries)
+                if not tries:
+                    raise
+                await asyncio.sleep(self._ways.backoff * 2 ** (spec.retries - left))
+        raise AssertionError("an agent is asked at least once")
+
+    async def _kept(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
+        """Return a reply that keeps its contract: what it misses goes back with the exact complaints.
+
+        A draft that was paid for already, by this model or the one before it, is repaired and not asked for again.
+        """
+        if answer.draft is None:
+            answer.draft = await self._checked(target, task, spec, answer)
+        while answer.draft.complaints:
+            draft = answer.draft
+            if draft.repairs >= spec.repairs:
+                raise ContractViolation(draft.complaints, draft.reply.text)
+            self._events.emit("repair_asked", phase=task.phase, agent=task.agent, complaints=draft.complaints)
+            again = replace(task, prompt=build_repair_prompt(task, draft.reply.text, draft.complaints))
+            try:
+                repaired = await self._checked(target, again, spec, answer)
+            except BudgetExceeded as reached:  # what was paid for is kept: a person may mend it
+                broken = ContractViolation([f"it was not sent back: {reached}", *draft.complaints], draft.reply.text)
+                broken.by_budget = True
+                raise broken from None
+            answer.draft = replace(repaired, repairs=draft.repairs + 1)
+        return answer.draft.reply
+
+    async def _checked(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Draft:
+        """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more.
+
+        Faults that a person left on the page before are theirs: nobody is sent back to mend them.
+        """
+        cut: list[str] = []
+        try:
+            reply = await self._call(target, task, spec, answer)
+        except AgentError as error:
+            if not error.cut_off or task.contract is None:
+                raise
+            reply, cut = Reply(error.text, model=target.model), [str(error)]
+        if not reply.text.strip() and not cut:
+            raise AgentError("the reply is empty")
+        accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
+        found = [] if task.contract is None else task.contract.validate(reply.text, accepted=accepted)
+        return Draft(reply, cut + [str(problem) for problem in found])
+
+    async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
+        """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""
+        call = self._reserve(target, task, spec)
+        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=target.model)
+        begun = clock.monotonic()
+        try:
+            reply = await call_agent(target.agent, task, spec)
+        except AwaitingHuman:
+            raise
+        except Exception as error:
+            facts = _of_failure(error, call, is_free=target.adapter.is_free)
+            settled = _settled(facts, call, clock.monotonic() - begun, "failed")
+            answer.calls.append(self._settle(target, settled))
+            self._record(task, error)
+            raise
+        facts = _of_reply(reply, task.prompt, call, is_free=target.adapter.is_free)
+        answer.calls.append(self._settle(target, _settled(facts, call, clock.monotonic() - begun, "completed")))
+        self._record(task, reply)
+        merge_patch(EMPTY, reply.state or {})
+        return reply
+
+    def _record(self, task: Task, outcome: Reply | Exception) -> None:
+        """Keep an answer that was paid for; where that fails it is told, and the answer is worth no less."""
+        recorder = self._ways.recorder
+        try:
+            if recorder is not None and isinstance(outcome, Reply):
+                recorder.record(task, outcome)
+            elif recorder is not None and isinstance(outcome, Exception):
+                recorder.record_failure(task, outcome)
+        except (HaythamError, OSError) as error:
+            log.warning("an answer was not recorded: %s", error)
+
+    def _reserve(self, target: _Target, task: Task, spec: AgentSpec) -> CallRecord:
+        estimate = _estimate(target, task.prompt, spec)
+        why = check_budget(self._limits, self.spent, estimate)
+        if why is not None:
+            limits = self._limits
+            self._spend.refuse(task.phase, task.agent, BudgetDenial(why, estimate, limits.max_cost, limits.max_tokens))
+            raise BudgetExceeded(why)
+        call = CallRecord(clock.new_id(), task.phase, task.agent, task.attempt, target.model, estimate)
+        if not target.adapter.is_free:
+            self._spend.reserve(call)
+        self._taken[call.id] = estimate
+        return call
+
+    def _settle(self, target: _Target, settled: CallRecord) -> CallRecord:
+        before = self.spent
+        if not target.adapter.is_free:
+            self._spend.settle(settled)
+        self._taken[settled.id] = settled.amount
+        said = budget_warning(self._limits, before, self.spent)
+        if said is not None:
+            self._events.emit("budget_warning", why=said)
+        return settled
+
+
+def resolve_models(spec: AgentSpec, default: str | None) -> list[str]:
+    """The models that an agent is asked through, in order, each once."""
+    usual = default or DEFAULT_MODEL
+    return list(dict.fromkeys(usual if model == INHERIT else model for model in spec.models or (INHERIT,)))
+
+
+def _not_repaired(draft: Draft, error: Exception) -> ContractViolation:
+    """Return the failure of an agent whose reply was sent back without an answer: the reply is kept with it."""
+    said = str(error) or type(error).__name__
+    broken = ContractViolation([f"it was sent back, and no answer came: {said}", *draft.complaints], draft.reply.text)
+    broken.__cause__ = error
+    return broken
+
+
+def _estimate(target: _Target, prompt: str, spec: AgentSpec) -> Usage:
+    """What a call may take: the prompt and the longest answer, at the model's price where that is known."""
+    if target.adapter.is_free:
+        return Usage()
+    if not target.adapter.reserves:
+        return Usage(cost=None)
+    if target.adapter.runs_code:
+        return Usage(estimated_tokens(prompt) + spec.max_output_tokens, None)
+    from haytham.agents.llm import estimate  # noqa: PLC0415 - only where a model has a price
+
+    return estimate(target.model, prompt, spec.max_output_tokens)
+
+
+def _settled(facts: dict[str, Any], call: CallRecord, seconds: float, outcome: str) -> CallRecord:
+    return replace(call, **facts, seconds=round(seconds, 3), outcome=outcome)
+
+
+def _of_reply(reply: Reply, prompt: str, call: CallRecord, *, is_free: bool) -> dict[str, Any]:
+    """Return what a reply took: as it says, else as reserved; where nothing was, as long as the texts are."""
+    if is_free:
+        return {"settled": Usage(), "input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
+    counts = reply.input_tokens, reply.output_tokens
+    told = zip(counts, (prompt, reply.text), strict=True)
+    tokens = sum(estimated_tokens(text) if count is None else count for count, text in told)
+    if None in counts and call.reserved.tokens:
+        tokens = call.reserved.tokens
+    return {"settled": Usage(tokens, reply.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
+
+
+def _of_failure(error: Exception, call: CallRecord, *, is_free: bool) -> dict[str, Any]:
+    """What a failed call took: as it says; where it does not, all that was reserved may be gone."""
+    told = error if isinstance(error, AgentError) else AgentError("")
+    counts = told.input_tokens, told.output_tokens
+    if is_free:
+        return {"settled": Usage(), "input_tokens": counts[0], "output_tokens": counts[1]}
+    tokens = call.reserved.tokens if None in counts else sum(count or 0 for count in counts)
+    return {"settled": Usage(tokens, told.cost), "input_tokens": counts[0], "output_tokens": counts[1]}

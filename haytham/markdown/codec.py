@@ -1,0 +1,306 @@
+r"""How a value stands in a line of Markdown and comes back: the only place where anything is escaped.
+
+A scalar is one line by construction: plain where no formatter can touch it, else a JSON string in a code span;
+`-` is nothing. Prose keeps its lines; a line that could be taken for structure gets one backslash in front.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from html import unescape
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from haytham.errors import short_repr
+from haytham.text import DIVIDER, OURS, THEIRS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from haytham.markdown.schema import DocumentSchema, Field
+
+NOTHING = "-"
+_EXACT = 2**53  # below it a whole float and the integer of the same digits are equal
+
+# Letters and digits of any script, single spaces, and punctuation that means nothing to Markdown within a line.
+_PLAIN = re.compile(r"(?:[^\W_]|[$(+](?=\w))(?:[^\W_]|_(?=[^\W_])|[.,:;/+()%$@='!?#-]| (?=[^\s_]))*(?<!#)")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.:/-][A-Za-z0-9]+)*")  # most values are; told at a glance
+_ORDERED_ITEM = re.compile(r"\d+[.)](?: |\Z)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
+_SPAN = re.compile(r'`"(?:[^`]*)"`|`(?:[^`"][^`]*)`')
+_LIST = re.compile(r"\\?\[(.*?)\\?\]\Z")
+_ITEM = re.compile(r"\s*((?:`[^`]*`)?[^,]*)(,\s*)?")
+_AUTOLINK = re.compile(r"<([^<>\s]+[:@][^<>\s]+)>\Z")
+_LEAD = re.compile(r"[\\\s]*")
+_FENCE = re.compile(r"`{3,}|~{3,}")
+_TARGET = re.compile(r"\[[^\]]*\]:")
+_INTEGER = re.compile(r"-?\d{1,400}\Z", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,400}\.\d{1,400}\Z", re.ASCII)
+# Inside a code span: backticks would end it, pipes would end a table's cell, the rest is not visible as itself.
+_HIDDEN = re.compile(
+    r"[`|\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff0-\uffff]"
+)
+
+
+class DecodeError(ValueError):
+    """Text in a seat that its field cannot hold; the message says what was found and what is allowed."""
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    if _WORDS.fullmatch(text) is not None:
+        return True
+    return _PLAIN.fullmatch(text) is not None and _ORDERED_ITEM.match(text) is None
+
+
+def code_span(value: object) -> str:
+    """A JSON value in a code span, with nothing in it that a table, a formatter or an eye would lose."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "`" + _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "`"
+
+
+def encode_text(text: str) -> str:
+    """A string as it stands in a bullet, a cell or a title."""
+    text = str.__str__(text)  # of an enum the value, not the name
+    return text if is_plain(text) else code_span(text)
+
+
+def decode_text(text: str) -> str:
+    """The string that stands in a bullet, a cell or a title, as a person or a formatter may have written it."""
+    if text.startswith('`"') and text.endswith('"`') and len(text) > 3:  # noqa: PLR2004 - the shortest is `""`
+        value = _load(text[1:-1], text)
+        if not isinstance(value, str):
+            raise DecodeError(f"found {short_repr(text)}; allowed: a JSON string in a code span, or plain text")
+        return value
+    if _WORDS.fullmatch(text) is not None:
+        return text
+    link = _AUTOLINK.match(text)
+    if link is not None:  # Markdown shows an address in angle brackets without them
+        return link[1]
+    return text if "`" in text else _ESCAPE.sub(r"\1", text)
+
+
+def encode_key(text: str) -> str:
+    """A string in front of a colon."""
+    return text if is_plain(text) and ":" not in text else code_span(text)
+
+
+def split_key(text: str) -> tuple[str, str]:
+    """The key and the rest of `key: rest`."""
+    found = _SPAN.match(text)
+    if found and text[found.end() :].lstrip().startswith(":"):
+        rest = text[found.end() :].lstrip()
+        return decode_text(found[0]), rest[1:].strip()
+    key, colon, rest = text.partition(":")
+    if not colon:
+        raise DecodeError(f"found {short_repr(text)}; allowed: a name, a colon and a value")
+    return decode_text(key.strip()), rest.strip()
+
+
+def encode(field: Field, value: Any) -> str:
+    """A field's value as it stands in a bullet or a cell."""
+    if value is None:
+        return NOTHING
+    if field.form == "inline":
+        return "[" + ", ".join(_encode_item(item) for item in value) + "]"
+    return _ENCODERS[field.type](value) if not field.unit else _with_unit(field.unit, value)
+
+
+def decode(field: Field, text: str) -> Any:
+    """The value of a bullet or a cell, or Unreadable."""
+    text = text.strip()
+    if text == NOTHING:
+        if field.nullable:
+            return None
+        raise DecodeError(f"found nothing ({NOTHING}); allowed: {describe(field)}")
+    if not text:
+        raise DecodeError(f"found no value; allowed: {describe(field)}" + (f", or {NOTHING}" if field.nullable else ""))
+    if field.form == "inline":
+        return _decode_inline(text)
+    value = _DECODERS[field.type](field, text)
+    if field.allowed and value not in field.allowed:
+        raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
+    return value
+
+
+def describe(field: Field) -> str:
+    """What a field may hold, in a person's words."""
+    if field.allowed:
+        return ", ".join(field.allowed)
+    words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true, false"}
+    unit = {"s": " of seconds, like 120.5s", "$": " of dollars, like $0.0375"}
+    return words.get(field.type, "a value") + unit.get(field.unit, "")
+
+
+def _encode_item(item: str) -> str:
+    return item if is_plain(item) and "," not in item else code_span(item)
+
+
+def _decode_inline(text: str) -> list[str]:
+    found = _LIST.match(text)
+    if found is None:
+        raise DecodeError(f"found {short_repr(text)}; allowed: a list like [first, second]")
+    inner, at, items = found[1].strip(), 0, []
+    while at < len(inner):
+        item = _ITEM.match(inner, at)
+        if item is None or not item[1].strip() or (item[2] and item.end() == len(inner)):
+            raise DecodeError(f"found {short_repr(text)}; allowed: a list like [first, second], no item empty")
+        items.append(decode_text(item[1].strip()))
+        at = item.end()
+    return items
+
+
+def _encode_number(value: float) -> str:
+    """The shortest digits that read back as the same number, never with an exponent."""
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    digits = format(Decimal(float.__repr__(value)), "f")
+    return digits if "." in digits else f"{digits}.0"
+
+
+def _with_unit(unit: str, value: float) -> str:
+    return f"${_encode_number(value)}" if unit == "$" else _encode_number(value) + unit
+
+
+def _encode_any(value: Any) -> str:
+    return encode_text(value) if isinstance(value, str) else code_span(value)
+
+
+def _decode_string(_field: Field, text: str) -> str:
+    return decode_text(text)
+
+
+def _decode_number(field: Field, text: str) -> int | float:
+    digits = text.removeprefix("\\").removeprefix("$") if field.unit == "$" else text.removesuffix(field.unit)
+    if field.unit and digits == text:
+        raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
+    if _INTEGER.match(digits):
+        return int(digits)
+    if field.type == "number" and _NUMBER.match(digits) and isfinite(float(digits)):
+        return float(digits)
+    raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
+
+
+def _decode_boolean(field: Field, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
+    return text == "true"
+
+
+def _decode_any(_field: Field, text: str) -> Any:
+    if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1]:
+        return _load(text[1:-1], text)
+    return decode_text(text)
+
+
+def _load(json_text: str, shown: str) -> Any:
+    try:
+        value = json.loads(json_text, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"found {short_repr(shown)}; allowed: valid JSON in a code span ({error})") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise DecodeError(f"{name} is not a finite number")
+
+
+_ENCODERS: dict[str, Callable[[Any], str]] = {
+    "string": encode_text,
+    "integer": _encode_number,
+    "number": _encode_number,
+    "boolean": lambda value: "true" if value else "false",
+    "any": _encode_any,
+}
+_DECODERS: dict[str, Callable[[Field, str], Any]] = {
+    "string": _decode_string,
+    "integer": _decode_number,
+    "number": _decode_number,
+    "boolean": _decode_boolean,
+    "any": _decode_any,
+}
+
+
+def escape_prose(kind: DocumentSchema, text: str) -> str:
+    r"""Prose that stands in the middle of a document: a line that could be taken for structure gets a backslash."""
+    lines = text.split("\n")
+    open_fence = _open_fence(lines)
+    return "\n".join(
+        "\\" + line if _must_quote(kind, lines, at) or at == open_fence or _is_quoted(line) else line
+        for at, line in enumerate(lines)
+    )
+
+
+def unescape_prose(kind: DocumentSchema, lines: list[str]) -> str:
+    """The prose that `quote_prose` wrote as these lines."""
+    quoted = (
+        line.startswith("\\") and (_must_quote(kind, lines, at) or _is_quoted(line)) for at, line in enumerate(lines)
+    )
+    return "\n".join(line[1:] if mark else line for mark, line in zip(quoted, lines, strict=True))
+
+
+def _must_quote(kind: DocumentSchema, lines: list[str], at: int) -> bool:
+    """Whether a line is always quoted: blank at an edge, a heading of the kind, a rule under one, a link's target.
+
+    Backslashes in front change nothing: one more is added, and one is taken away.
+    """
+    core = lines[at][_LEAD.match(lines[at]).end() :].rstrip()  # type: ignore[union-attr] # it matches anything
+    if not core:
+        return at in (0, len(lines) - 1) and len(lines) + len(lines[at]) > 1
+    return not core.strip("-") or not core.strip("=") or _is_heading(kind, core) or _TARGET.match(core) is not None
+
+
+def _is_heading(kind: DocumentSchema, core: str) -> bool:
+    """Whether some Markdown tool could take, or turn, a line into one of the kind's own headings."""
+    if not core.startswith("#"):
+        return False
+    title = unescape(core.lstrip("#").rstrip("#"))
+    return " ".join(title.replace("\\", "").split()) in kind.names
+
+
+def _is_quoted(line: str) -> bool:
+    """Whether a line is a fence with backslashes in front, which one more keeps apart from a quoted fence."""
+    return line.startswith("\\") and _FENCE.match(line[_LEAD.match(line).end() :]) is not None  # type: ignore[union-attr]
+
+
+def _open_fence(lines: list[str]) -> int | None:
+    """The line of a code fence that nothing closes: it would swallow all that follows."""
+    opened: tuple[int, str] | None = None
+    for at, line in enumerate(lines):
+        found = _FENCE.match(line.lstrip(" "))
+        if found is None:
+            continue
+        if opened is None:
+            opened = (at, found[0])
+        elif found[0].startswith(opened[1]) and not line.strip().strip(found[0][0]):
+            opened = None
+    return None if opened is None else opened[0]
+
+
+def fence(kind: DocumentSchema, text: str) -> str:
+    """Text in a fenced code block that no line of it can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    marks = "`" * max(3, longest + 1)
+    lines = ["\\" + line if _is_structure(kind, line) else line for line in text.split("\n")]
+    return "\n".join([marks + "text", *lines, marks])
+
+
+def unfence(kind: DocumentSchema, lines: list[str]) -> str:
+    """The text in a fenced code block."""
+    opening, closing = lines[0].rstrip(), lines[-1].strip()
+    marks = opening.removesuffix("text").rstrip()
+    if len(lines) < 3 or closing != marks or not re.fullmatch("`{3,}", marks):  # noqa: PLR2004 - fence, line, fence
+        raise DecodeError("found text outside a code block; allowed: one fenced block, ```text to ```")
+    inner = lines[1:-1]
+    return "\n".join(line[1:] if line.startswith("\\") and _is_structure(kind, line) else line for line in inner)
+
+
+def _is_structure(kind: DocumentSchema, line: str) -> bool:
+    r"""Whether a line is a heading of the kind or a git conflict marker, with any number of backslashes in front."""
+    core = line.lstrip("\\")
+    return kind.heading.match(core) is not None or core.startswith((OURS, THEIRS)) or core.rstrip() == DIVIDER

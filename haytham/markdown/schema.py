@@ -1,0 +1,207 @@
+"""What a document kind is: its JSON Schema, read as sections and the seats of fields in them.
+
+A seat (`x-location`) is where a field is visible: `Metadata / Session ID` is a bullet, `Output` a whole section,
+`---` the front matter. `x-form`, `x-noun` and `x-unit` say how it looks there, `x-derived` that it is only drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from haytham.resources import resource_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Form = Literal["scalar", "inline", "prose", "verbatim", "code", "list", "numbered", "map", "table"]
+HEADER = "---"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a kind: its type, its seat and its look."""
+
+    name: str
+    section: str
+    label: str | None
+    form: Form
+    type: str
+    nullable: bool
+    required: bool
+    derived: bool
+    unit: str
+    noun: str
+    allowed: tuple[str, ...]
+    columns: tuple[Field, ...]
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """Section and label as a report names them; a fact of the header has its name alone."""
+        return (None, self.name) if self.section == HEADER else (self.section, self.label)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A `## ` section of a kind and the fields seated in it: bullets, or one field that fills it."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    @cached_property
+    def body(self) -> Field | None:
+        """The field that fills the section, where one does."""
+        return self.fields[0] if self.fields[0].label is None else None
+
+    @cached_property
+    def required(self) -> bool:
+        """Whether the section must be there."""
+        return any(field.required for field in self.fields)
+
+    @cached_property
+    def is_optional(self) -> bool:
+        """Whether the section holds values and need not be there."""
+        return not self.required and not self.derived
+
+    def has_value(self, value: Mapping[str, Any]) -> bool:
+        """Whether a value has a field that is seated here."""
+        return any(field.name in value for field in self.fields)
+
+    @cached_property
+    def derived(self) -> bool:
+        """Whether all of the section is only drawn."""
+        return all(field.derived for field in self.fields)
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentSchema:
+    """A document kind: name, format version, title, fields by seat, and the schema a value satisfies."""
+
+    name: str
+    version: int
+    title: str
+    header: tuple[Field, ...]
+    sections: tuple[Section, ...]
+    schema: Mapping[str, Any]
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields, in the order of the schema."""
+        return self.header + tuple(field for section in self.sections for field in section.fields)
+
+    @cached_property
+    def field_by_name(self) -> dict[str, Field]:
+        """The fields by name."""
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def trailing_field(self) -> Field | None:
+        """The field whose content runs to the end of the file, where the kind has one."""
+        body = self.sections[-1].body
+        return body if body is not None and body.form == "verbatim" else None
+
+    @cached_property
+    def title_parts(self) -> tuple[str, str | None]:
+        """The title's fixed words, and the name of the field shown behind them."""
+        words, brace, rest = self.title.partition("{")
+        return words.rstrip(), rest.rstrip("}") if brace else None
+
+    @cached_property
+    def heading(self) -> re.Pattern[str]:
+        """A line that is one of this kind's own headings."""
+        names = "|".join(re.escape(section.name) for section in self.sections)
+        return re.compile(rf"^## ({names})[ \t]*\r?$", re.MULTILINE)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of its sections."""
+        return frozenset(section.name for section in self.sections)
+
+
+@lru_cache(maxsize=64)
+def load_schema(name: str) -> DocumentSchema:
+    """Read a shipped kind by its name."""
+    return parse_schema(json.loads(resource_path("schemas", f"{name}.json").read_text(encoding="utf-8")))
+
+
+def parse_schema(schema: Mapping[str, Any]) -> DocumentSchema:
+    """Read a kind from its schema; what is only shown takes no part in the schema of values."""
+    name, version = schema["x-kind"].split("/")
+    required = frozenset(schema.get("required", ()))
+    properties = list(schema["properties"].items())
+    last = next(key for key, about in reversed(properties) if about["x-location"] != HEADER)
+    fields = [_field(key, about, required=key in required, last=key == last) for key, about in properties]
+    grouped: dict[str, list[Field]] = {}
+    for field in fields:
+        grouped.setdefault(field.section, []).append(field)
+    return DocumentSchema(
+        name=name,
+        version=int(version),
+        title=schema["x-title"],
+        header=tuple(grouped.pop(HEADER, ())),
+        sections=tuple(Section(section, tuple(seated)) for section, seated in grouped.items()),
+        schema=_value_schema(schema, fields),
+    )
+
+
+def _value_schema(schema: Mapping[str, Any], fields: list[Field]) -> dict[str, Any]:
+    shown = {field.name for field in fields if field.derived}
+    return {
+        **schema,
+        "properties": {key: about for key, about in schema["properties"].items() if key not in shown},
+        "required": [key for key in schema.get("required", ()) if key not in shown],
+    }
+
+
+def _field(name: str, about: Mapping[str, Any], *, required: bool, last: bool) -> Field:
+    section, _, label = about["x-location"].partition(" / ")
+    types = about.get("type", "any")
+    types = [types] if isinstance(types, str) else list(types)
+    main = next(kind for kind in types if kind != "null")
+    return Field(
+        name=name,
+        section=section,
+        label=label or None,
+        form=_form(about, main, bullet=bool(label) or section == HEADER, last=last),
+        type=_scalar_type(about, main),
+        nullable="null" in types or _scalar_type(about, main) == "any" or bool(about.get("x-derived")),
+        required=required,
+        derived=bool(about.get("x-derived", False)),
+        unit=about.get("x-unit", ""),
+        noun=about.get("x-noun", ""),
+        allowed=tuple(str(value) for value in about.get("enum", ()) if value is not None),
+        columns=_columns(about, main),
+    )
+
+
+def _form(about: Mapping[str, Any], main: str, *, bullet: bool, last: bool) -> Form:
+    if "x-form" in about:
+        form: Form = about["x-form"]
+        return form
+    if bullet:
+        return "inline" if main == "array" else "scalar"
+    if main == "array":
+        return "table" if about["items"].get("type") == "object" else "list"
+    if main == "object":
+        return "map"
+    return "verbatim" if last else "prose"
+
+
+def _scalar_type(about: Mapping[str, Any], main: str) -> str:
+    """The type of the field itself, or of each item of a list or map."""
+    if main == "array":
+        return str(about["items"].get("type", "any"))
+    if main == "object" and about["x-location"] != HEADER:
+        return str(about.get("additionalProperties", {}).get("type", "any"))
+    return main
+
+
+def _columns(about: Mapping[str, Any], main: str) -> tuple[Field, ...]:
+    if main != "array" or about["items"].get("type") != "object":
+        return ()
+    items = about["items"]["properties"].items()
+    seated = ((name, {**cell, "x-location": f"{about['x-location']} / {cell['x-location']}"}) for name, cell in items)
+    return tuple(_field(name, cell, required=True, last=False) for name, cell in seated)

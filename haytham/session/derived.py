@@ -1,0 +1,328 @@
+"""What is computed from a session's documents: decisions, statuses, sums. Pure, and stored nowhere.
+
+The Agent Ledger of a checkpoint: one row an agent, as a caller gives it and as the agent's own file completes it.
+
+The shown parts of documents: drawn for people from what is computed, never read by the engine.
+
+Which phases are passed over, and why: a person skipped them, or their `when:` is not so. Computed at each read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from haytham import clock
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem, short_repr
+from haytham.session.paths import check_agent_name, humanize, output_file
+from haytham.usage import UsageTotal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from haytham.config.workflow import Phase
+    from haytham.session.view import SessionView
+
+Decision = Literal["approved", "changes", "skip", "rejected"]
+Value = dict[str, Any]
+
+_ACTIONS: dict[str, Decision] = {
+    "approved": "approved",
+    "retry_with_changes": "changes",
+    "skip_phase": "skip",
+    "rejected": "rejected",
+}
+
+
+@dataclass(frozen=True)
+class ReviewDecision:
+    """What a person decided on a phase, if anything, and whether an approved text has changed since."""
+
+    decision: Decision | None
+    outdated: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether the gate waits for a person."""
+        return self.decision is None or self.outdated
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A session at one moment: what its documents say, and all that follows from them.
+
+    `changed` is the status of phases as the plan sees them; `error` why there is no plan, where the status is
+    `unreadable`; `times` when outputs were written, reviews were given and the state was saved.
+    """
+
+    manifest: Mapping[str, Any]
+    phases: tuple[Phase, ...]
+    checkpoints: Mapping[int, Mapping[str, Any]]
+    reviews: Mapping[int, ReviewDecision]
+    changed: Mapping[int, str] = field(default_factory=dict)
+    status: str = "in_progress"
+    error: Exception | None = None
+    spent: UsageTotal = field(default_factory=UsageTotal)
+    times: tuple[str, ...] = ()
+
+    @property
+    def statuses(self) -> dict[int, str]:
+        """The status of each phase of the mode; no checkpoint means pending."""
+        known = {number: str(value["status"]) for number, value in self.checkpoints.items()} | dict(self.changed)
+        return {phase.number: known.get(phase.number, "pending") for phase in self.phases}
+
+    @property
+    def current_phase(self) -> int:
+        """The phase saved last; 0 before any."""
+        saved = [(value["save_counter"], number) for number, value in self.checkpoints.items()]
+        return max(saved)[1] if saved else 0
+
+    @property
+    def completed_phases(self) -> list[int]:
+        """The phases that are completed."""
+        return [number for number, status in self.statuses.items() if status == "completed"]
+
+    @property
+    def approved_phases(self) -> list[int]:
+        """The phases a person approved, on the very text that is there."""
+        return [n for n, review in self.reviews.items() if review.decision == "approved" and not review.outdated]
+
+    @property
+    def last_updated(self) -> str:
+        """The newest time that a document is the home of: created, closed, saved, written, reviewed."""
+        own = [self.manifest[name] for name in ("created", "closed") if name in self.manifest]
+        saved = [value["saved_at"] for value in self.checkpoints.values() if "saved_at" in value]
+        return clock.newest([*own, *saved, *self.times])
+
+
+class ConflictingDecision(HaythamError, ValueError):
+    """`Approved` and `Action` say different things."""
+
+    def __init__(self, approved: bool, action: str) -> None:  # noqa: FBT001 - a value, not a switch
+        said = f"found Approved: {str(approved).lower()} and Action: {action}"
+        super().__init__(f"{said}; allowed: two that agree, or one of them alone")
+
+
+def parse_decision(feedback: Mapping[str, Any]) -> Decision | None:
+    """What a review decides; None where it decides nothing, ConflictingDecision where it says two things."""
+    approved, action = feedback["approved"], feedback["action"]
+    if approved is not None and action != "pending" and approved != (action == "approved"):
+        raise ConflictingDecision(approved, action)
+    if action != "pending":
+        return _ACTIONS[action]
+    if approved:
+        return "approved"
+    asked = feedback["comments"].strip() or feedback["requested_changes"]
+    return "changes" if approved is False and asked else None
+
+
+def asked_agents(feedback: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of a phase's agents that a review asks for changes: the named ones, else all."""
+    named = feedback.get("agents") or agents
+    return tuple(agent for agent in agents if agent in named)
+
+
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known, to the digit as people add; None where nothing is."""
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, int) for value in known):
+        return sum(known) if known else None
+    return float(sum(Decimal(repr(float(value))) for value in known))
+
+
+def row_tokens(row: Mapping[str, Any]) -> int | None:
+    """All tokens of an agent: as given, else input and output together."""
+    if row["tokens"] is not None:
+        return int(row["tokens"])
+    both = sum_known([row["input_tokens"], row["output_tokens"]])
+    return None if both is None else int(both)
+
+
+def next_phase(phases: tuple[Phase, ...], number: int) -> Phase | None:
+    """The phase that follows in the mode."""
+    return next((phase for phase in phases if phase.number > number), None)
+
+
+_COLUMNS = ("agent_name", "status", "output_file", "tokens", "input_tokens", "output_tokens", "cost", "duration")
+
+
+_NOTHING: Value = dict.fromkeys(_COLUMNS)
+
+
+def parse_rows(agents: Any) -> list[Value]:
+    """The rows of what a caller says of its agents: dicts with agent_name, status and any other column."""
+    if not isinstance(agents, list | tuple):
+        raise InvalidArgument("agents", agents, "a list of dicts, one an agent")
+    rows = [_read_row(agent) for agent in agents]
+    names = [row["agent_name"] for row in rows]
+    if len(set(names)) != len(names):
+        raise InvalidArgument("agents", names, "each agent once")
+    return rows
+
+
+def _read_row(agent: Any) -> Value:
+    if not isinstance(agent, dict) or not {"agent_name", "status"} <= agent.keys() <= set(_COLUMNS):
+        raise InvalidArgument("agent", agent, f"a dict with agent_name, status and any of {', '.join(_COLUMNS[2:])}")
+    check_agent_name(agent["agent_name"])
+    return {column: agent.get(column) for column in _COLUMNS}
+
+
+def complete_row(row: Mapping[str, Any], output: Mapping[str, Any] | None) -> Value:
+    """A row as it is so: the agent's own file is the home, and the row counts only where that is silent."""
+    known = _NOTHING if output is None else row_from_output(output)
+    return {column: row[column] if known[column] is None else known[column] for column in _COLUMNS}
+
+
+def update_rows(rows: list[Value], output: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[Value]:
+    """The rows once an agent's file was written: what only the file before it said is no longer so."""
+    name = output["agent"]
+    kept = {row["agent_name"]: row for row in rows}
+    row = kept.get(name, {**_NOTHING, "agent_name": name})
+    old = _NOTHING if before is None else row_from_output(before)
+    given = {column: None if row[column] == old[column] else row[column] for column in _COLUMNS}
+    kept[name] = complete_row(given, output)
+    return list(kept.values())
+
+
+def row_from_output(output: Mapping[str, Any]) -> Value:
+    """What an agent's own file says, as a row."""
+    both = output["input_tokens"], output["output_tokens"]
+    return {
+        "agent_name": output["agent"],
+        "status": output["status"],
+        "output_file": output_file(output["agent"]),
+        "tokens": None if None in both else sum(both),
+        "input_tokens": both[0],
+        "output_tokens": both[1],
+        "cost": None,
+        "duration": output["duration"],
+    }
+
+
+Derived = dict[str, Any]
+
+
+def derived_manifest(summary: Summary) -> Derived:
+    """What a manifest shows: when it was updated, status, the table of phases, the current one, totals."""
+    status, current = summary.status, summary.current_phase
+    names = {phase.number: phase.name for phase in summary.phases}
+    rows = [row for value in summary.checkpoints.values() for row in value["ledger"]]
+    return {
+        "last_updated": summary.last_updated,
+        "status": status,
+        "phase_status": [_phase_row(phase, summary) for phase in summary.phases],
+        "current_phase": current or None,
+        "current_name": names.get(current),
+        "current_status": summary.statuses.get(current),
+        "can_resume": status not in ("completed", "rejected"),
+        "total_duration": sum_known(value["duration"] for value in summary.checkpoints.values()),
+        "total_tokens": _spent_tokens(summary.spent, rows),
+        "total_cost": _spent_cost(summary.spent, rows),
+    }
+
+
+def _spent_tokens(spent: UsageTotal, rows: list[Value]) -> int | None:
+    """Return all tokens spent; None where no agent tells any."""
+    is_told = spent.tokens or any(row_tokens(row) is not None for row in rows)
+    return spent.tokens if is_told else None
+
+
+def _spent_cost(spent: UsageTotal, rows: list[Value]) -> float | None:
+    """Return all that was spent, as far as known; agents that tell a cost and were not paid for cost nothing."""
+    if spent.calls:
+        return spent.known_cost
+    return 0.0 if any(row["cost"] is not None for row in rows) else None
+
+
+def _phase_row(phase: Phase, summary: Summary) -> Derived:
+    value = summary.checkpoints.get(phase.number, {})
+    duration = value.get("duration")
+    return {
+        "phase": phase.number,
+        "name": phase.name,
+        "status": summary.statuses[phase.number],
+        "started": value.get("started"),
+        "completed": value.get("completed"),
+        "duration": None if duration is None else round(duration),
+    }
+
+
+def derived_checkpoint(value: Mapping[str, Any], phases: tuple[Phase, ...]) -> Derived:
+    """What a checkpoint shows: names, inputs, outputs, sums and the next phase."""
+    phase = next(phase for phase in phases if phase.number == value["phase"])
+    following = next_phase(phases, phase.number)
+    rows = value["ledger"]
+    return {
+        "phase_name": phase.name,
+        "agents": {row["agent_name"]: row["status"] for row in rows},
+        "inputs": [f"Phase {need.number}: {need.name}" for need in phases if need.number in phase.needs],
+        "outputs": [row["output_file"] for row in rows if row["output_file"] is not None],
+        "total_tokens": sum_known(row_tokens(row) for row in rows),
+        "input_tokens": sum_known(row["input_tokens"] for row in rows),
+        "output_tokens": sum_known(row["output_tokens"] for row in rows),
+        "cost": sum_known(row["cost"] for row in rows),
+        "next_phase": following.number if following else None,
+        "next_name": following.name if following else None,
+    }
+
+
+def derived_output(phase: Phase, agent_name: str) -> Derived:
+    """What an agent output shows: its phase, and its agent's name as a title."""
+    return {"phase": f"{phase.number} - {phase.name}", "agent_title": humanize(agent_name)}
+
+
+def derived_feedback(phase: Phase) -> Derived:
+    """What feedback shows: the name of its phase."""
+    return {"phase_name": phase.name}
+
+
+PhaseOutcomes = dict[str, dict[str, Any]]
+
+
+def skipped_phases(reading: SessionView) -> dict[int, str]:
+    """The phases of the mode that are passed over, and why, by number."""
+    found: dict[int, str] = {}
+    conditional = any(phase.when is not None for phase in reading.phases)
+    outcomes = {phase.slug: _skipped() for phase in reading.workflow.phases if phase not in reading.phases}
+    for phase in reading.phases:
+        why = _why(reading, phase, outcomes)
+        if why is not None:
+            found[phase.number] = why
+        if conditional:
+            outcomes[phase.slug] = _skipped() if why is not None else _outcome(reading, phase)
+    return found
+
+
+def _skipped() -> dict[str, Any]:
+    return {"status": "skipped", "approved": False}
+
+
+def _why(reading: SessionView, phase: Phase, outcomes: Mapping[str, dict[str, Any]]) -> str | None:
+    checkpoint, review = reading.checkpoint(phase), reading.review(phase)
+    asked = review is not None and review.decision == "skip" and reading.is_current(phase)
+    if asked or (checkpoint is not None and checkpoint.value["status"] == "skipped"):
+        return "it was skipped"
+    if phase.when is not None and not _holds(reading, phase, outcomes):
+        return f"its condition is not met: {phase.when}"
+    return None
+
+
+def _outcome(reading: SessionView, phase: Phase) -> dict[str, Any]:
+    """How a phase came out, as conditions see it."""
+    checkpoint, review = reading.checkpoint(phase), reading.review(phase)
+    status = "pending" if checkpoint is None else checkpoint.value["status"]
+    unasked = phase.review == "none" and review is None and status == "completed"
+    decided = review is not None and review.decision == "approved" and not review.outdated
+    return {"status": status, "approved": unasked or (decided and reading.is_current(phase))}
+
+
+def _holds(reading: SessionView, phase: Phase, outcomes: Mapping[str, dict[str, Any]]) -> bool:
+    """Whether a phase's condition holds, over how the phases before it came out."""
+    from haytham.sandbox import TemplateFault, holds  # noqa: PLC0415 - only where a workflow has conditions
+
+    try:
+        return holds(phase.when or "", {"phases": outcomes})
+    except TemplateFault as fault:
+        message = f"phase {phase.number}: when: {short_repr(phase.when)}: {fault}"
+        raise InvalidDocument([Problem(message, phase.when_line, file=reading.workflow.file)]) from None

@@ -1,0 +1,121 @@
+"""The files of a phase while a person edits them: faults are noted in the files themselves, and taken out again."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from haytham.errors import InvalidDocument, Problem
+from haytham.session import paths
+from haytham.session.review import ReviewGate
+from haytham.storage.base import bytes_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from haytham.config.workflow import Phase
+    from haytham.session.session import Session
+    from haytham.session.view import SessionView
+
+_START = "<!-- haytham cannot read this file:"
+_NOTE = re.compile(rb"<!-- haytham cannot read this file:.*?-->\r?\n", re.DOTALL)
+_TITLE = re.compile(rb"^# [^\n]*\n", re.MULTILINE)
+
+
+class ReviewFiles:
+    """One phase's outputs and feedback, which a person edits. A note stands under a title, where readers skip it."""
+
+    def __init__(self, session: Session, number: int) -> None:
+        self._session = session
+        self._number = number
+        self._noted: set[str] = set()
+
+    def open_review(self) -> None:
+        """Present the phase, where it waits and nothing to answer in lies there yet."""
+        reading = self._session.read()
+        phase = reading.phase(self._number)
+        try:
+            is_ready = reading.feedback(phase) is None and bool(reading.texts(phase))
+        except InvalidDocument:
+            return
+        if is_ready:
+            ReviewGate(self._session).open_review(self._number)
+
+    def files(self) -> list[str]:
+        """What there is to edit: outputs first, the feedback last."""
+        folder = self._folder()
+        found = self._session.store.keys(folder, depth=1)
+        others = (folder + paths.CHECKPOINT, folder + paths.REQUEST)
+        names = [key for key in found if key.endswith(".md") and key not in others]
+        return sorted(names, key=lambda key: key == folder + paths.FEEDBACK)
+
+    def content(self) -> dict[str, bytes]:
+        """The bytes of each of them."""
+        return {key: self._session.store.read(key) for key in self.files()}
+
+    def faults(self) -> list[Problem]:
+        """What cannot be read in them, two decisions that contradict each other included."""
+        reading = self._session.read()
+        phase = reading.phase(self._number)
+        found: list[Problem] = []
+        for agent in paths.output_agents(self.files()):
+            found += _faults(partial(_value, reading, phase, agent))
+        return found + [fault for fault in _faults(partial(reading.review, phase)) if fault not in found]
+
+    def note_faults(self) -> None:
+        """Write each fault into the file that it is in, under its title."""
+        faults = self.faults()
+        for key, data in self.content().items():
+            said = [problem for problem in faults if problem.file == key]
+            if said:
+                self._write(key, data, _noted(data, said))
+                self._noted.add(key)
+
+    def remove_notes(self) -> None:
+        """Take the notes out again, and nothing else."""
+        for key, data in self.content().items():
+            plain = _NOTE.sub(b"", data, count=1)
+            if key in self._noted and plain != data:
+                self._write(key, data, plain)
+        self._noted.clear()
+
+    def _write(self, key: str, before: bytes, after: bytes) -> None:
+        with self._session.store.lock(paths.session_lock(self._session.project_id, self._session.session_id)):
+            self._session.store.write(key, after, expect=bytes_digest(before))
+
+    def _folder(self) -> str:
+        reading = self._session.read()
+        return reading.phase_prefix(reading.phase(self._number))
+
+
+def _value(reading: SessionView, phase: Phase, agent: str) -> None:
+    document = reading.output(phase, agent)
+    if document is not None and document.faults:
+        raise InvalidDocument(document.faults)
+
+
+def _faults(read: Callable[[], object]) -> list[Problem]:
+    try:
+        read()
+    except InvalidDocument as error:
+        return list(error.problems)
+    return []
+
+
+def _noted(data: bytes, problems: list[Problem]) -> bytes:
+    """A file with its faults under its title, lines counted with the note; at its top without a title."""
+    title = _TITLE.search(data)
+    at = title.end() if title is not None else 0
+    above, height = data.count(b"\n", 0, at), len(problems) + 3
+    lines = [_in_note(problem, above, height) for problem in problems]
+    ways = "Mend it and save: this note is taken out again. To give up, save nothing."
+    return data[:at] + "\n  ".join([_START, *lines, ways]).encode() + b"\n-->\n" + data[at:]
+
+
+def _in_note(problem: Problem, above: int, height: int) -> str:
+    """A fault without its file, and without what would end the comment it stands in."""
+    place = " / ".join(part for part in (problem.section, problem.label) if part)
+    number = problem.line or 1
+    line = f"line {number + height if number > above else number}: "
+    return f"{line}{place + ': ' if place else ''}{problem.message}".replace("-->", "-- >")

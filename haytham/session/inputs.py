@@ -1,0 +1,189 @@
+"""What each agent would be asked now: the idea, its file, the texts it builds on, what a person wants."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase, Task
+from haytham.config.agent_spec import read_agent
+from haytham.session import paths
+from haytham.session.derived import asked_agents, parse_decision, skipped_phases
+from haytham.text import unified_diff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from haytham.config.agent_spec import AgentSpec
+    from haytham.config.workflow import Phase
+    from haytham.errors import Problem
+    from haytham.session.derived import Decision
+    from haytham.session.view import ArchivedAttempt, SessionView
+
+
+class TaskInputs:
+    """The tasks of a session, as its documents are now."""
+
+    def __init__(self, reading: SessionView) -> None:
+        self._reading = reading
+
+    @cached_property
+    def _files(self) -> Mapping[str, bytes]:
+        return self._reading.workflow_files().files
+
+    @cached_property
+    def agent_files(self) -> dict[str, str]:
+        """The texts of the agents' files, by agent."""
+        return agent_texts(self._files)
+
+    def contract(self, spec: AgentSpec) -> Any:
+        """What an agent's answer must have: the workflow's own contract of that name, else the shipped one."""
+        if spec.contract is None:
+            return None
+        from haytham.contracts import load_contract  # noqa: PLC0415 - only where an agent has one
+
+        return load_contract(spec.contract, self._files)
+
+    def contract_faults(self, phase: Phase) -> dict[str, list[Problem]]:
+        """Return what breaks the contract in the texts of a phase as they are now, by agent."""
+        found: dict[str, list[Problem]] = {}
+        for agent, text in self._reading.texts(phase).items():
+            contract = self.contract(read_agent(agent, self.agent_files[agent])) if agent in self.agent_files else None
+            if contract is not None and (problems := contract.validate(text)):
+                found[agent] = problems
+        return found
+
+    @cached_property
+    def skipped_phases(self) -> dict[int, str]:
+        """The phases that are passed over, and why."""
+        return skipped_phases(self._reading)
+
+    def task(self, phase: Phase, agent: str) -> Task:
+        """What an agent of a phase would be asked."""
+        needed = [need for need in self._needs(phase) if need.number not in self.skipped_phases]
+        return Task(
+            agent=agent,
+            agent_file=self.agent_files[agent],
+            phase=phase.number,
+            phase_name=phase.name,
+            attempt=self._reading.attempt(phase),
+            idea=self._reading.idea,
+            inputs=tuple(given for need in needed for given in self._inputs(need)),
+            comments={f"phase {need.number}": text for need in needed if (text := self._comments(need))},
+            other_comments={name: text for need in self._needs(phase) for name, text in self._other_comments(need)},
+            skipped_phases=self._left_out(phase),
+            earlier_outputs=self._before(phase, agent),
+            previous=self._previous(phase, agent),
+            evidence=self._reading.evidence,
+            request=self._reading.request(phase),
+        )
+
+    def current_digests(self, phase: Phase) -> dict[str, str]:
+        """The digest of the task that each agent with an output on record would get now."""
+        outputs = self._reading.outputs(phase)
+        known = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.get("task") is not None]
+        return {agent: self.task(phase, agent).digest for agent in known}
+
+    def _needs(self, phase: Phase) -> list[Phase]:
+        return [need for need in self._reading.phases if need.number in phase.needs]
+
+    def _inputs(self, need: Phase) -> list[PhaseInput]:
+        return [PhaseInput(need.number, need.name, agent, text) for agent, text in self._reading.texts(need).items()]
+
+    def _comments(self, need: Phase) -> str:
+        """Return the comments that a phase was approved with; they stay until another approval has some."""
+        return next((text for _, text in phase_comments(self._reading, need, "approved")), "")
+
+    def _other_comments(self, need: Phase) -> Iterator[tuple[str, str]]:
+        """Yield the comments on a phase that came with other decisions, by phase and occasion."""
+        if need.number not in self.skipped_phases:
+            for number, text in reversed(list(phase_comments(self._reading, need, "changes"))):
+                yield f"phase {need.number}, asked for in attempt {number}", text
+            return
+        for number, text in phase_comments(self._reading, need, "skip"):
+            if number == self._reading.attempt(need):
+                yield f"phase {need.number}, which was skipped", text
+
+    def _left_out(self, phase: Phase) -> tuple[SkippedPhase, ...]:
+        used = {need.number for need in self._needs(phase) if need.number not in self.skipped_phases}
+        return tuple(
+            SkippedPhase(need.number, need.name, self.skipped_phases.get(need.number, "it is not in this mode"))
+            for need in self._reading.workflow.phases
+            if need.number in phase.needs and need.number not in used
+        )
+
+    def _before(self, phase: Phase, agent: str) -> dict[str, str]:
+        """In a sequential phase, the texts of the agents before this one."""
+        if phase.run != "sequential":
+            return {}
+        texts = self._reading.texts(phase)
+        earlier = phase.agents[: phase.agents.index(agent)]
+        return {name: texts[name] for name in earlier if name in texts}
+
+    def _previous(self, phase: Phase, agent: str) -> PreviousAttempt | None:
+        """Return the attempt that an agent starts from; whatever else opens the gate again, it stays that one."""
+        chain = list(self._starting_points(phase, agent))
+        if not chain:
+            return None
+        number, last, feedback = chain[0]
+        is_wanted = _is_about_changes(feedback)
+        return PreviousAttempt(
+            attempt=number,
+            texts=last.texts,
+            comments=feedback["comments"] if is_wanted else "",
+            changes=tuple(feedback["requested_changes"] if is_wanted else ()),
+            manual_diff=_differences(last.presented, last.texts),
+            diff=_differences(chain[1][1].texts, last.texts) if len(chain) > 1 else "",
+            revised=frozenset(name for name in last.texts if any(name in earlier.revised for _, earlier, _ in chain)),
+        )
+
+    def _starting_points(self, phase: Phase, agent: str) -> Iterator[tuple[int, ArchivedAttempt, Mapping[str, Any]]]:
+        """Yield the attempts whose successor an agent was to start from, the last first.
+
+        Those ended with changes requested, or were run again although a person had revised the page or said something.
+        """
+        for number in range(self._reading.attempt(phase) - 1, 0, -1):
+            feedback = self._reading.earlier_feedback(phase, number)
+            if feedback is None or not (feedback.get("superseded") or parse_decision(feedback) == "changes"):
+                continue
+            if parse_decision(feedback) == "changes" and agent not in asked_agents(feedback, phase.agents):
+                continue  # its output moved on unchanged
+            found = self._reading.archived_attempt(phase, number)
+            if agent in found.revised or _is_about_changes(feedback):
+                yield number, found, feedback
+
+
+def phase_comments(reading: SessionView, phase: Phase, decision: Decision) -> Iterator[tuple[int, str]]:
+    """Yield attempt and comments of each review of a phase that made a decision and says something, the last first."""
+    present, review = reading.feedback(phase), reading.review(phase)
+    if present is not None and review is not None and review.decision == decision and _text(present.value):
+        yield present.value["attempt"], _text(present.value)
+    for number in range(reading.attempt(phase) - 1, 0, -1):
+        feedback = reading.earlier_feedback(phase, number)
+        if feedback is not None and parse_decision(feedback) == decision and _text(feedback):
+            yield number, _text(feedback)
+
+
+def _text(feedback: Mapping[str, Any]) -> str:
+    return str(feedback["comments"]).strip()
+
+
+def _is_about_changes(feedback: Mapping[str, Any]) -> bool:
+    """Whether a review asks for changes, or says something without a decision."""
+    decision = parse_decision(feedback)
+    return decision == "changes" or (decision is None and bool(_text(feedback) or feedback["requested_changes"]))
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    diffs = (unified_diff(before.get(agent, text), text, agent) for agent, text in after.items())
+    return "\n".join(diff for diff in diffs if diff)
+
+
+def agent_texts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The texts of the agents' files of a workflow, by agent."""
+    prefix = paths.AGENTS_PREFIX
+    return {
+        name.removeprefix(prefix).removesuffix(".md"): data.decode("utf-8-sig")
+        for name, data in files.items()
+        if name.startswith(prefix)
+    }

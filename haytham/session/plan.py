@@ -1,0 +1,384 @@
+"""The table the product stands on, pure: what each phase is, and what resume does with it.
+
+A phase's text is the agent's while it matches the digest in its own header, else a person revised it. It is stale when
+the task it would get now is not the one it answered, nor one that an approval accepted for that text, or when a phase
+that it needs is stale. The first row that applies decides.
+
+A phase without recorded tasks was saved by a program and is taken at its word: its status counts, its outputs are
+never stale, and it has a gate only where there is feedback.
+
+Where each phase of a session stands: the facts in its documents, the task each agent would get, and the verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from haytham.agents.prompt import build_prompt
+from haytham.config.agent_spec import read_agent
+from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
+from haytham.session.derived import ReviewDecision, Summary, asked_agents
+from haytham.session.inputs import TaskInputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from haytham.agents.base import Task
+    from haytham.config.agent_spec import AgentSpec
+    from haytham.config.workflow import Phase
+    from haytham.session.derived import Decision
+    from haytham.session.view import OutputFacts, SessionView
+
+Action = Literal["rejected", "nothing", "run", "write", "next attempt", "run again", "gate", "approved"]
+
+
+@dataclass(frozen=True)
+class OutputState:
+    """An agent's output as far as progress asks: its digests, the task it would get now, and what is new in that."""
+
+    status: str
+    text: str
+    agent_digest: str
+    task: str | None
+    current_task: str
+    changed: tuple[str, ...] = ()
+
+    @property
+    def revised(self) -> bool:
+        """Whether a person changed the text since the agent wrote it."""
+        return self.text != self.agent_digest
+
+
+@dataclass(frozen=True)
+class ReviewState:
+    """A person's review as far as progress asks; `agents` are those that changes are requested of, if not all."""
+
+    decision: Decision | None
+    attempt: int
+    texts: Mapping[str, str]
+    tasks: Mapping[str, str | None]
+    agents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhaseState:
+    """What the documents of a phase say.
+
+    `left_out` is why a phase is passed over, where it is; `stale_needs` the phases that it needs and that are stale;
+    `by_program` whether a program saved it instead of the runner; `lost` the outputs on record whose files are gone.
+    """
+
+    phase: Phase
+    status: str
+    attempt: int
+    outputs: Mapping[str, OutputState]
+    feedback: ReviewState | None
+    skipped: str | None = None
+    stale_needs: tuple[int, ...] = ()
+    by_program: bool = False
+    lost: tuple[str, ...] = ()
+
+    @property
+    def current_feedback(self) -> ReviewState | None:
+        """The feedback on the present attempt."""
+        return self.feedback if self.feedback is not None and self.feedback.attempt == self.attempt else None
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The agents whose outputs are stale."""
+        moved = bool(self.stale_needs)
+        return tuple(
+            agent
+            for agent, output in self.outputs.items()
+            if output.task is not None and (moved or _is_outdated(agent, output, self.current_feedback))
+        )
+
+
+@dataclass(frozen=True)
+class NextAction:
+    """What resume does with a phase, for which agents, and why."""
+
+    action: Action
+    agents: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def next_action(facts: PhaseState) -> NextAction:
+    """The first row of the table that applies to a phase."""
+    feedback = facts.current_feedback
+    decision = feedback.decision if feedback is not None else None
+    if decision == "rejected":
+        return NextAction("rejected")
+    if facts.skipped is not None:
+        return NextAction("nothing", reason=facts.skipped)
+    undone = tuple(agent for agent in _required(facts) if not _is_done(facts, agent))
+    if undone or facts.status != "completed":
+        return _judge_undone(facts, undone)
+    if decision == "changes":
+        asked = feedback.agents if feedback is not None else ()
+        return NextAction("next attempt", asked or facts.phase.agents)
+    return _judge_texts(facts, feedback)
+
+
+def _required(facts: PhaseState) -> tuple[str, ...]:
+    """The agents whose outputs must be there: all; of a completed phase that a program saved, those on record."""
+    if facts.by_program and facts.status == "completed":
+        return tuple(agent for agent in facts.phase.agents if agent in facts.lost)
+    return facts.phase.agents
+
+
+def _judge_undone(facts: PhaseState, undone: tuple[str, ...]) -> NextAction:
+    """Agents without a completed output run; where a person has to write first, or all others are done, they wait."""
+    unwritten = tuple(agent for agent in undone if _is_unwritten(facts, agent))
+    if unwritten and facts.phase.run == "sequential":
+        ahead = undone[: undone.index(unwritten[0])]
+    else:
+        ahead = tuple(agent for agent in undone if agent not in unwritten)
+    if unwritten and not ahead:
+        return NextAction("write", unwritten, reason="a person has to write it")
+    return NextAction("run", ahead)
+
+
+def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
+    stale = {agent: facts.outputs[agent] for agent in facts.stale}
+    own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
+    if own:
+        return NextAction("run again", own, reason=_what_changed(facts, stale))
+    if stale:
+        return NextAction("gate", tuple(stale), reason=f"{_what_changed(facts, stale)}, and a person has revised it")
+    if feedback is not None and feedback.decision == "approved":
+        texts = {agent: output.text for agent, output in facts.outputs.items()}
+        return (
+            NextAction("approved")
+            if feedback.texts == texts
+            else NextAction("gate", reason="the text has changed since")
+        )
+    if feedback is None and (facts.phase.review == "none" or facts.by_program):
+        return NextAction("approved", reason="no review is asked for")
+    return NextAction("gate", reason="it waits for review")
+
+
+def _what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:
+    """What is new in the ground of stale outputs, each part once; the needed phases that are stale where nothing is."""
+    parts = sorted({part for output in stale.values() for part in output.changed})
+    parts = parts or [f"phase {number} is stale" for number in facts.stale_needs]
+    return "what it builds on has changed" + (f" ({'; '.join(parts)})" if parts else "")
+
+
+def _is_outdated(agent: str, output: OutputState, feedback: ReviewState | None) -> bool:
+    """Whether the task an output would get now is neither the one it answered nor one that was accepted for it."""
+    if output.task is None or output.current_task == output.task:
+        return False
+    accepted = (
+        feedback is not None and feedback.decision == "approved" and feedback.tasks.get(agent) == output.current_task
+    )
+    return not (accepted and feedback is not None and feedback.texts.get(agent) == output.text)
+
+
+def _is_done(facts: PhaseState, agent: str) -> bool:
+    """Whether an agent has an output that is completed, or that a person wrote: in the place of a failure, or at all.
+
+    What lies in the phase's folder is of the present attempt: an earlier one was moved away.
+    """
+    output = facts.outputs.get(agent)
+    return output is not None and _is_good(output)
+
+
+def _is_good(output: OutputState) -> bool:
+    return output.status == "completed" or output.revised
+
+
+def _is_unwritten(facts: PhaseState, agent: str) -> bool:
+    """Whether an output is the page that a person has yet to write on, laid out for the task as it is now."""
+    output = facts.outputs.get(agent)
+    if output is None or output.status != "pending" or output.task is None:
+        return False
+    return agent not in facts.stale
+
+
+_UNDECIDED = ReviewDecision(None, outdated=False)
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """One phase: its facts, the verdict on it, and the decision in its file that a rule refuses, if there is one."""
+
+    state: PhaseState
+    next_action: NextAction
+    refused: RefusedDecision | None = None
+
+    @property
+    def status(self) -> str:
+        """The status of the phase: what its checkpoint says, and skipped where it is passed over."""
+        return self.state.status if self.state.skipped is None else "skipped"
+
+    @property
+    def stale(self) -> tuple[str, ...]:
+        """The agents whose outputs are stale."""
+        return self.state.stale
+
+    @property
+    def is_done(self) -> bool:
+        """Whether resume has nothing to do here."""
+        return self.next_action.action in ("approved", "nothing")
+
+
+class SessionPlan:
+    """All phases of a session's mode, in order, as its documents are now."""
+
+    def __init__(self, reading: SessionView) -> None:
+        self.reading = reading
+        self._tasks = TaskInputs(reading)
+        foreign = reading.unknown_phase_folders()
+        if foreign:
+            message = "is a folder of no phase; rename it back, or move it out of the session"
+            raise InvalidDocument([Problem(message, file=reading.prefix + folder) for folder in foreign])
+        self.places: list[PhasePlan] = []
+        for phase in reading.phases:
+            self.places.append(self._place(phase))
+
+    @property
+    def next(self) -> PhasePlan | None:
+        """The first phase that resume has something to do with."""
+        return next((place for place in self.places if not place.is_done), None)
+
+    def phase(self, number: int) -> PhasePlan:
+        """A phase by its number."""
+        return next(place for place in self.places if place.state.phase.number == number)
+
+    def needed(self, phase: Phase) -> list[PhasePlan]:
+        """Return the phases that a phase needs, directly or through others."""
+        numbers = set(phase.needs)
+        for place in reversed(self.places):
+            if place.state.phase.number in numbers:
+                numbers |= set(place.state.phase.needs)
+        return [place for place in self.places if place.state.phase.number in numbers]
+
+    def task(self, phase: Phase, agent: str) -> Task:
+        """The task that an agent would get now."""
+        return self._tasks.task(phase, agent)
+
+    def build_request(self, phase: Phase, agent: str, state: Mapping[str, Any]) -> tuple[Task, AgentSpec]:
+        """What an agent is asked now, to the letter, and by which of its rules."""
+        spec = read_agent(agent, self.agent_file(agent))
+        task = replace(self.task(phase, agent), state=state, contract=self._tasks.contract(spec))
+        return replace(task, prompt=build_prompt(task, spec)), spec
+
+    def agent_file(self, agent: str) -> str:
+        """The text of an agent's file."""
+        return self._tasks.agent_files[agent]
+
+    def _place(self, phase: Phase) -> PhasePlan:
+        checkpoint = self.reading.checkpoint(phase)
+        status = "pending" if checkpoint is None else checkpoint.value["status"]
+        why = self._tasks.skipped_phases.get(phase.number)
+        lost = () if why is not None else self.reading.lost_outputs(phase)
+        facts = PhaseState(
+            phase,
+            "requires_retry" if status == "completed" and set(lost) & set(phase.agents) else status,
+            self.reading.attempt(phase),
+            {} if why is not None else self._outputs(phase),
+            self._feedback(phase),
+            skipped=why,
+            stale_needs=tuple(place.state.phase.number for place in self.places if _is_needed(place, phase)),
+            by_program=not self.reading.task_agents(phase),
+            lost=lost,
+        )
+        refused = self._refused(facts)
+        if refused is not None and facts.feedback is not None:
+            facts = replace(facts, feedback=replace(facts.feedback, decision=None))
+        return PhasePlan(facts, next_action(facts), refused)
+
+    def _refused(self, facts: PhaseState) -> RefusedDecision | None:
+        """Why a decision that nothing has bound yet does not count."""
+        document, feedback = self.reading.feedback(facts.phase), facts.current_feedback
+        if document is None or feedback is None or document.value.get("bound_decision") == feedback.decision:
+            return None
+        return approval_problem(facts, feedback.decision)
+
+    def _outputs(self, phase: Phase) -> dict[str, OutputState]:
+        return {agent: self._output(phase, agent, facts) for agent, facts in self.reading.output_facts(phase).items()}
+
+    def _output(self, phase: Phase, agent: str, facts: OutputFacts) -> OutputState:
+        known = OutputState(facts.status, facts.text, facts.agent_digest, facts.task, facts.task or "")
+        if facts.task is None or agent not in phase.agents:
+            return known
+        due = self.task(phase, agent)
+        return replace(known, current_task=due.digest, changed=self._changed(phase, due, facts.task))
+
+    def _changed(self, phase: Phase, due: Task, task: str) -> tuple[str, ...]:
+        """The parts of a task that are not as they were when it was answered."""
+        if due.digest == task:
+            return ()
+        before = self.reading.task_parts(phase, due.agent)
+        return tuple(name for name in {**before, **due.parts} if before.get(name) != due.parts.get(name))
+
+    def _feedback(self, phase: Phase) -> ReviewState | None:
+        document, review = self.reading.feedback(phase), self.reading.review(phase)
+        if document is None or review is None:
+            return None
+        rows = document.value["reviewed_content"]
+        names = [row["document"].removesuffix(".md") for row in rows]
+        return ReviewState(
+            decision=review.decision,
+            attempt=document.value["attempt"],
+            texts=dict(zip(names, (row["digest"] for row in rows), strict=True)),
+            tasks=dict(zip(names, (row["task"] for row in rows), strict=True)),
+            agents=asked_agents(document.value, phase.agents),
+        )
+
+
+def approval_problem(facts: PhaseState, decision: Decision | None) -> RefusedDecision | None:
+    """Return the rule that refuses a decision on a phase, or None."""
+    if decision == "approved" and facts.stale_needs and any(output.task for output in facts.outputs.values()):
+        return StaleNeeds(facts.phase.number, facts.stale_needs)
+    return None
+
+
+def _is_needed(place: PhasePlan, phase: Phase) -> bool:
+    """Whether a phase is stale and another one needs it."""
+    return bool(place.stale) and place.state.phase.number in phase.needs
+
+
+def summarize(reading: SessionView, manifest: Mapping[str, Any] | None = None) -> Summary:
+    """Return all that follows from a session's documents, with the manifest that is there or about to be written.
+
+    InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
+    `unreadable`, and what the checkpoints say is told all the same.
+    """
+    checkpoints = {phase.number: record.value for phase in reading.phases if (record := reading.checkpoint(phase))}
+    for phase in reading.phases:
+        reading.decision(phase)
+    is_closed = "closed" in (manifest or reading.manifest.value)
+    facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {}, times=tuple(reading.times()))
+    try:
+        facts = replace(facts, spent=reading.spending().total)
+        reviews = {phase.number: review for phase in reading.phases if (review := reading.review(phase))}
+        standing = SessionPlan(reading)
+    except (HaythamError, OSError) as error:
+        return replace(facts, status="unreadable", error=error)
+    unbound = {place.state.phase.number: _UNDECIDED for place in standing.places if place.refused is not None}
+    statuses = {place.state.phase.number: place.status for place in standing.places}
+    facts = replace(facts, reviews={**reviews, **unbound}, changed=statuses)
+    return replace(facts, status="completed" if is_closed else _status(standing, facts))
+
+
+def _status(standing: SessionPlan, facts: Summary) -> str:
+    """The status of a session that was not closed: the first that applies."""
+    if any(place.next_action.action == "rejected" for place in standing.places):
+        return "rejected"
+    place = standing.next
+    if place is None:
+        return "completed"
+    if standing.reading.pause_reason() is not None:
+        return "paused"
+    last = next((one for one in standing.places if one.state.phase.number == facts.current_phase), None)
+    if (
+        last is not None
+        and last.state.status == "failed"
+        and last.next_action.action == "run"
+        and last.next_action.agents
+    ):
+        return "failed"
+    return "waiting" if place.next_action.action in ("gate", "write") else "in_progress"

@@ -1,0 +1,166 @@
+"""Rebuilding what is derived: a manifest from folders, project and events; shown copies from their homes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from haytham.config.workflow import FILE, WorkflowFiles
+from haytham.errors import HaythamError, InvalidArgument
+from haytham.session import paths
+from haytham.session.paths import phase_folder, session_lock
+
+if TYPE_CHECKING:
+    from haytham.session.session import Session
+    from haytham.storage.base import SessionStore
+
+STARTED = "session_started"
+FORKED = "forked"
+
+
+@dataclass(frozen=True)
+class InferredManifest:
+    """What a lost manifest was the home of, as far as other files say; None for what stands nowhere."""
+
+    session_id: str
+    source: WorkflowFiles
+    user: str | None
+    mode: str | None
+    model: str | None = None
+    created: str | None = None
+    identity: str | None = None
+    lineage: dict[str, Any] = field(default_factory=dict)
+
+
+def infer_manifest(
+    session: Session, *, user: str | None, mode: str | None, workflow: str | None = None
+) -> InferredManifest:
+    """What a lost manifest said: as told, else from the event of its start, else from project and folders."""
+    store = session.store
+    told = _started(store, session.prefix + paths.EVENTS)
+    source = _workflow_copy(session, workflow, told)
+    return InferredManifest(
+        session_id=session.session_id,
+        source=source,
+        user=user or told.get("user") or _project_user(store, session.project_id),
+        mode=mode or told.get("mode") or _mode_of_folders(session, source),
+        model=told.get("model"),
+        created=told.get("time"),
+        identity=told.get("identity") if user is None else None,
+        lineage=_lineage(told),
+    )
+
+
+def repair(session: Session, facts: InferredManifest | None) -> list[str]:
+    """Mend a session, its manifest from these facts where it is lost; what was done. Refused during a run."""
+    with session.store.run_lock(session_lock(session.project_id, session.session_id)):
+        done = _rebuild(session, facts) if facts is not None else []
+        done += [f"made {folder}" for folder in session.make_folders()]
+        done += session.regenerate_derived()
+        _sweep(session)
+        return done
+
+
+def _rebuild(session: Session, facts: InferredManifest) -> list[str]:
+    if facts.user is None or facts.mode is None:
+        raise InvalidArgument(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
+    session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
+    found = {"created": facts.created, "identity": facts.identity}
+    known = {name: value for name, value in found.items() if value is not None}
+    if known or facts.lineage:
+        session.update_manifest({**known, **facts.lineage})
+    return [f"rebuilt {paths.MANIFEST} for user {facts.user} in mode {facts.mode}"]
+
+
+def _sweep(session: Session) -> None:
+    """Sweep what killed writers left in every folder of the session, and in those it shares with its project."""
+    store, project = session.store, session.project_id
+    with store.lock(project):
+        shared = store.keys(f"{project}/workflows/")
+        for folder in {f"{project}/", *(key.rpartition("/")[0] + "/" for key in shared)}:
+            store.ensure_folder(folder)
+    with store.lock(session_lock(project, session.session_id)):
+        for folder in {key.rpartition("/")[0] + "/" for key in store.keys(session.prefix)}:
+            store.ensure_folder(folder)
+
+
+def _lineage(told: dict[str, Any]) -> dict[str, Any]:
+    """Where a fork comes from, as the event of its start says."""
+    if told.get("event") != FORKED:
+        return {}
+    return {"forked_from": told["session"], "fork_point": told.get("snapshot"), "purpose": told.get("purpose")}
+
+
+def _started(store: SessionStore, key: str) -> dict[str, Any]:
+    """The event of a session's start, or of its fork; empty where there is none to be read."""
+    try:
+        lines = store.read(key).split(b"\n")
+    except FileNotFoundError:
+        return {}
+    for line in lines:
+        try:
+            event = json.loads(line or b"{}")
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and event.get("event") in (STARTED, FORKED):
+            return event
+    return {}
+
+
+def _workflow_copy(session: Session, wanted: str | None, told: dict[str, Any]) -> WorkflowFiles:
+    """The copy of the workflow that a session ran on: as told, as its start says, else the one its folders fit."""
+    copies = _copies(session.store, session.project_id)
+    if wanted is not None:
+        fitting = {name: copy for name, copy in copies.items() if name.startswith(wanted)}
+    elif told.get("workflow"):
+        fitting = {name: copy for name, copy in copies.items() if copy.digest == told["workflow"]}
+    else:
+        fitting = {name: copy for name, copy in copies.items() if len(copies) == 1 or _fits(session, copy)}
+    if len(fitting) != 1:
+        what = f"the workflow of session {session.session_id}"
+        raise InvalidArgument(
+            what, wanted or told.get("workflow"), f"one of {', '.join(copies) or 'none'}: --workflow NAME"
+        )
+    copy = next(iter(fitting.values()))
+    return WorkflowFiles(told.get("origin") or copy.workflow.name, copy.files)
+
+
+def _copies(store: SessionStore, project_id: str) -> dict[str, WorkflowFiles]:
+    """The copies of workflows that a project holds, by the names of their folders."""
+    prefix = f"{project_id}/workflows/"
+    folders: dict[str, dict[str, bytes]] = {}
+    for key in store.keys(prefix):
+        folder, _, name = key.removeprefix(prefix).partition("/")
+        folders.setdefault(folder, {})[name] = store.read(key)
+    return {folder: WorkflowFiles(prefix + folder, files) for folder, files in folders.items() if FILE in files}
+
+
+def _fits(session: Session, copy: WorkflowFiles) -> bool:
+    """Whether a workflow has a phase for every folder of a phase that is there."""
+    names = {key.removeprefix(session.prefix).partition("/")[0] for key in session.store.keys(session.prefix)}
+    owned = {phase_folder(phase) for phase in copy.workflow.phases}
+    return all(name in owned for name in names if name.startswith("phase_"))
+
+
+def _project_user(store: SessionStore, project_id: str) -> str | None:
+    from haytham.session.documents import DocumentRepository  # noqa: PLC0415 - only where a manifest is lost
+
+    try:
+        return str(DocumentRepository(store).read("project", paths.project_key(project_id)).value["user_id"])
+    except HaythamError:
+        return None
+
+
+def _mode_of_folders(session: Session, source: WorkflowFiles) -> str | None:
+    """The mode whose phases are the folders that are there."""
+    for name in source.workflow.modes:
+        phases = source.workflow.mode_phases(name)
+        held = [
+            phase
+            for phase in source.workflow.phases
+            if session.store.has_folder(f"{session.prefix}{phase_folder(phase)}/")
+        ]
+        if tuple(held) == phases:
+            return name
+    return None

@@ -1,0 +1,444 @@
+"""A session as its files say it is: typed access to its documents, and the summary computed of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from haytham.config.policy import BudgetLimits
+from haytham.config.workflow import FILE, Workflow, WorkflowFiles, parse_workflow, read_text, shipped_workflow
+from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, conflict_problems, short_repr
+from haytham.session import paths
+from haytham.session.derived import (
+    ConflictingDecision,
+    ReviewDecision,
+    complete_row,
+    derived_checkpoint,
+    parse_decision,
+)
+from haytham.session.spend_log import BudgetDenial, SpendLog, SpendSummary
+from haytham.text import conflict_lines, text_digest
+from haytham.validation import matches_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from haytham.config.workflow import Phase
+    from haytham.session.derived import Decision, Value
+    from haytham.session.documents import DocumentRepository, StoredDocument
+
+
+@dataclass(frozen=True)
+class ArchivedAttempt:
+    """An earlier attempt: its texts as a person left them and as they were presented, and the feedback on them.
+
+    `revised` names the agents whose text a person changed.
+    """
+
+    texts: dict[str, str]
+    presented: dict[str, str]
+    feedback: Mapping[str, Any] | None
+    revised: frozenset[str]
+
+
+@dataclass(frozen=True)
+class OutputFacts:
+    """What a plan needs of an output: its status, the digests of its text and of what the agent wrote, its task."""
+
+    status: str
+    text: str
+    agent_digest: str
+    task: str | None
+
+
+class SessionView:
+    """A session's documents, each read once, when it is first asked for; made anew for each call."""
+
+    def __init__(self, shelf: DocumentRepository, project_id: str, session_id: str, prefix: str) -> None:
+        self.prefix = prefix
+        self._shelf = shelf
+        self._found: dict[str, StoredDocument | None] = {}
+        self._heads: dict[str, StoredDocument | None] = {}
+        self._content: dict[int, dict[str, OutputFacts]] = {}
+        self._project = prefix.partition("/")[0]
+        what = f"session {session_id!r} of project {project_id!r}"
+        self.manifest = shelf.read("session_manifest", self.prefix + paths.MANIFEST, what)
+        check_location(self.manifest, "project_id", project_id)
+        check_location(self.manifest, "session_id", session_id)
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        """The workflow the session runs on: its own copy, else the shipped one where that is the very same."""
+        key = self._workflow_prefix + FILE
+        try:
+            workflow = parse_workflow(self._shelf.store.read(key), file=key)
+        except FileNotFoundError:
+            workflow = self._shipped_copy().workflow
+        if workflow.digest != self.manifest.value["phases"]:
+            message = f"{key} does not say what it said when this session was started; undo the change there"
+            raise InvalidDocument([self.manifest.problem(message, "phases")])
+        return workflow
+
+    def workflow_files(self) -> WorkflowFiles:
+        """All files of the workflow the session runs on, agents included."""
+        keys = self._shelf.store.keys(self._workflow_prefix)
+        files = {key.removeprefix(self._workflow_prefix): self._shelf.store.read(key) for key in keys}
+        found = WorkflowFiles(self.manifest.value["origin"], files) if files else self._shipped_copy()
+        if found.digest != self.manifest.value["workflow"]:
+            message = f"{self._workflow_prefix} does not hold what this session was started with; undo the change there"
+            raise InvalidDocument([self.manifest.problem(message, "workflow")])
+        return found
+
+    def _shipped_copy(self) -> WorkflowFiles:
+        shipped = shipped_workflow(self.manifest.value["workflow_type"])
+        if shipped.digest != self.manifest.value["workflow"]:
+            raise NotFound("the session's copy of its workflow", self._workflow_prefix + FILE)
+        return shipped
+
+    @property
+    def _workflow_prefix(self) -> str:
+        return paths.workflow_prefix(self._project, self.manifest.value["workflow"])
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases of the session's mode."""
+        try:
+            return self.workflow.mode_phases(self.manifest.value["execution_mode"])
+        except InvalidArgument as error:
+            raise InvalidDocument([self.manifest.problem(str(error), "execution_mode")]) from None
+
+    def phase(self, number: Any) -> Phase:
+        """A phase of the mode by its number, which is a whole number and nothing else."""
+        found = next((phase for phase in self.phases if type(number) is int and phase.number == number), None)
+        if found is None:
+            numbers = ", ".join(str(phase.number) for phase in self.phases)
+            mode = self.manifest.value["execution_mode"]
+            raise InvalidArgument("phase", number, f"{numbers}, the phases of a session in mode {mode}")
+        return found
+
+    def require_phase(self, number: Any) -> Phase:
+        """A phase of the mode that has its folder."""
+        phase = self.phase(number)
+        if not self._shelf.store.has_folder(self.phase_prefix(phase)):
+            raise NotFound(
+                f"phase {number}", self.phase_prefix(phase), "create_session, called again, makes its folder"
+            )
+        return phase
+
+    def cache(self, document: StoredDocument) -> None:
+        """Take note of a document that was just written."""
+        self._found[document.key] = document
+        self._content.clear()
+
+    def evict(self, key: str) -> None:
+        """Take note that a document was moved away."""
+        self._found[key] = None
+        self._content.clear()
+
+    def _find(self, kind: str, key: str) -> StoredDocument | None:
+        if key not in self._found:
+            self._found[key] = self._shelf.find(kind, key)
+        return self._found[key]
+
+    def phase_prefix(self, phase: Phase) -> str:
+        """The prefix of a phase's documents."""
+        return f"{self.prefix}{paths.phase_folder(phase)}/"
+
+    def checkpoint(self, phase: Phase) -> StoredDocument | None:
+        """The phase's own record."""
+        found = self._find("checkpoint", self.phase_prefix(phase) + paths.CHECKPOINT)
+        if found is not None and not found.faults:
+            check_location(found, "phase", phase.number)
+        return found
+
+    def output(self, phase: Phase, agent_name: str) -> StoredDocument | None:
+        """An agent's output, whole."""
+        found = self._find("agent_output", self.phase_prefix(phase) + paths.output_file(agent_name))
+        if found is not None and not found.faults:
+            check_location(found, "agent", agent_name)
+            check_location(found, "phase_number", phase.number)
+        return found
+
+    def output_header(self, phase: Phase, agent_name: str) -> Mapping[str, Any] | None:
+        """What an agent's output says of itself, without its text; None where it is not there or not readable."""
+        found = self._head(phase, agent_name)
+        return None if found is None or found.faults else found.value
+
+    def _head(self, phase: Phase, agent_name: str) -> StoredDocument | None:
+        key = self.phase_prefix(phase) + paths.output_file(agent_name)
+        if key in self._found:
+            return self._found[key]
+        if key not in self._heads:
+            self._heads[key] = self._shelf.find_header("agent_output", key)
+        return self._heads[key]
+
+    def outputs(self, phase: Phase) -> dict[str, StoredDocument]:
+        """A phase's outputs by agent, whole; one that cannot be read is an error where its value is asked for."""
+        agents = self._output_agents(self.phase_prefix(phase))
+        found = {agent: self.output(phase, agent) for agent in agents}
+        return {agent: document for agent, document in found.items() if document is not None}
+
+    def texts(self, phase: Phase) -> dict[str, str]:
+        """The texts of a phase's outputs, by agent; an output that cannot be read is an error."""
+        return {agent: document.value["text"] for agent, document in self.outputs(phase).items()}
+
+    def output_facts(self, phase: Phase) -> dict[str, OutputFacts]:
+        """What a plan needs of a phase's outputs, by agent; a text is not read again while its file is the same."""
+        if phase.number not in self._content:
+            agents = self._output_agents(self.phase_prefix(phase))
+            facts = {agent: self._output_facts(phase, agent) for agent in agents}
+            self._content[phase.number] = {agent: found for agent, found in facts.items() if found is not None}
+        return self._content[phase.number]
+
+    def reviewed_content(self, phase: Phase) -> list[Value]:
+        """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
+        return [
+            {"document": paths.output_file(agent), "digest": facts.text, "task": facts.task}
+            for agent, facts in self.output_facts(phase).items()
+        ]
+
+    def _output_facts(self, phase: Phase, agent: str) -> OutputFacts | None:
+        def read() -> OutputFacts | None:
+            document = self.output(phase, agent)
+            if document is None:
+                return None
+            value = document.value
+            return OutputFacts(value["status"], text_digest(value["text"]), value["agent_digest"], value.get("task"))
+
+        return self._shelf.output_facts(self.phase_prefix(phase) + paths.output_file(agent), read)
+
+    def task_agents(self, phase: Phase) -> list[str]:
+        """The agents of a phase with a recorded task; none where a program saved the phase."""
+        return self._output_agents(self.phase_prefix(phase) + paths.TASKS)
+
+    def lost_outputs(self, phase: Phase) -> tuple[str, ...]:
+        """The agents whose outputs are on record (asked for, presented or reviewed) while the files are gone."""
+        presented = self._output_agents(self.phase_prefix(phase) + paths.PRESENTED)
+        feedback = self.feedback(phase) if self.is_current(phase) else None
+        rows = [] if feedback is None else feedback.value["reviewed_content"]
+        recorded = {*self.task_agents(phase), *presented, *(row["document"].removesuffix(".md") for row in rows)}
+        return tuple(sorted(recorded - set(self._output_agents(self.phase_prefix(phase)))))
+
+    def _output_agents(self, folder: str) -> list[str]:
+        """The agents with a file in a folder of outputs."""
+        return paths.output_agents(self._shelf.store.keys(folder, depth=1))
+
+    def attempt(self, phase: Phase) -> int:
+        """The number of the present attempt at a phase: one above the highest that was put aside."""
+        keys = self._shelf.store.keys(self.phase_prefix(phase) + paths.ATTEMPTS, depth=2)
+        return max((paths.attempt_number(key) or 0 for key in keys), default=0) + 1
+
+    def is_current(self, phase: Phase) -> bool:
+        """Whether the feedback that is there names the present attempt: only then it counts."""
+        found = self.feedback(phase)
+        return found is not None and bool(found.value["attempt"] == self.attempt(phase))
+
+    def reviewed_copies(self, phase: Phase) -> dict[str, StoredDocument]:
+        """The outputs of a phase as they were presented to a person, by agent."""
+        return self._outputs_in(self.phase_prefix(phase) + paths.PRESENTED)
+
+    def task_parts(self, phase: Phase, agent: str) -> dict[str, str]:
+        """What the task that is on record for an agent was made of: digests by name."""
+        found = self._find("task", self.phase_prefix(phase) + paths.TASKS + paths.output_file(agent))
+        return {} if found is None else {row["part"]: row["digest"] for row in found.value["parts"]}
+
+    def archived_attempt(self, phase: Phase, attempt: int) -> ArchivedAttempt:
+        """An earlier attempt at a phase."""
+        folder = paths.attempt_prefix(self.phase_prefix(phase), attempt)
+        outputs = {agent: document.value for agent, document in self._outputs_in(folder).items()}
+        return ArchivedAttempt(
+            texts={agent: value["text"] for agent, value in outputs.items()},
+            presented=self._texts_in(folder + paths.PRESENTED),
+            feedback=self.earlier_feedback(phase, attempt),
+            revised=frozenset(
+                agent for agent, value in outputs.items() if value["agent_digest"] != text_digest(value["text"])
+            ),
+        )
+
+    def earlier_feedback(self, phase: Phase, attempt: int) -> Mapping[str, Any] | None:
+        """Return the feedback on an earlier attempt at a phase, or None."""
+        key = paths.attempt_prefix(self.phase_prefix(phase), attempt) + paths.FEEDBACK
+        found = self._shelf.find("user_feedback", key)
+        return None if found is None else found.value
+
+    def shown_texts(self, phase: Phase, *, attempt: int | None, tasks: bool) -> dict[str, str]:
+        """What was written, or asked, in a phase: in the present attempt or an earlier one."""
+        folder = self.phase_prefix(phase)
+        if attempt is not None and attempt != self.attempt(phase):
+            folder = paths.attempt_prefix(folder, attempt)
+        if not tasks:
+            return self._texts_in(folder)
+        keys = self._shelf.store.keys(folder + paths.TASKS, depth=1)
+        found = {
+            agent: self._shelf.find("task", folder + paths.TASKS + paths.output_file(agent))
+            for agent in paths.output_agents(keys)
+        }
+        return {agent: document.value["prompt"] for agent, document in found.items() if document is not None}
+
+    def unknown_phase_folders(self) -> list[str]:
+        """Folders that look like a phase's and belong to none of the session's phases."""
+        owned = {paths.phase_folder(phase) for phase in self.phases}
+        keys = self._shelf.store.keys(self.prefix, depth=2)
+        folders = {key.removeprefix(self.prefix).partition("/")[0] for key in keys if key.count("/", len(self.prefix))}
+        return sorted(folder for folder in folders if folder.startswith("phase_") and folder not in owned)
+
+    def _texts_in(self, folder: str) -> dict[str, str]:
+        return {agent: document.value["text"] for agent, document in self._outputs_in(folder).items()}
+
+    def _outputs_in(self, folder: str) -> dict[str, StoredDocument]:
+        agents = self._output_agents(folder)
+        found = ((agent, self._shelf.find("agent_output", folder + paths.output_file(agent))) for agent in agents)
+        return {agent: document for agent, document in found if document is not None}
+
+    @property
+    def limits(self) -> BudgetLimits:
+        """What the session may spend: as the manifest says, else as the workflow does."""
+        usual, own = self.workflow.limits, self.manifest.value
+        cost = float(own["max_cost"]) if "max_cost" in own else usual.max_cost
+        tokens = own.get("max_tokens", usual.max_tokens)
+        return BudgetLimits(cost, tokens, usual.warn_at)
+
+    def spending(self) -> SpendSummary:
+        """What the session has spent."""
+        return SpendLog(self._shelf.store, self.prefix).read()
+
+    def pause_reason(self) -> str | None:
+        """Why the session is paused: a call was refused, and the limits are still those; None where it is not."""
+        found = self.budget_denial()
+        return None if found is None else found.reason
+
+    def budget_denial(self) -> BudgetDenial | None:
+        """The first call that was refused in the last run, while the limits are still those."""
+        limits = self.limits.max_cost, self.limits.max_tokens
+        refused = self.spending().refused
+        return next((one for one in refused if (one.max_cost, one.max_tokens) == limits), None)
+
+    @cached_property
+    def idea(self) -> str:
+        """The idea of the project that the session belongs to; empty for a session without a project."""
+        found = self._shelf.find("project", paths.project_key(self._project))
+        if found is None:
+            return ""
+        if found.faults or found.content_conflicts():
+            raise InvalidDocument(found.faults or found.content_conflicts())
+        return str(found.value["startup_idea"])
+
+    @cached_property
+    def evidence(self) -> str:
+        """What a person knows, as they wrote it; absent counts as empty."""
+        return self._own_words(self.prefix + paths.EVIDENCE)
+
+    def request(self, phase: Phase) -> str:
+        """What a person asks for in the present attempt at a phase, as they wrote it; absent counts as empty."""
+        return self._own_words(self.phase_prefix(phase) + paths.REQUEST)
+
+    def _own_words(self, key: str) -> str:
+        try:
+            text = read_text(self._shelf.store.read(key), key)
+        except FileNotFoundError:
+            return ""
+        conflicts = conflict_problems(conflict_lines(text), file=key)
+        if conflicts:
+            raise InvalidDocument(conflicts)
+        return text
+
+    def has_conflicts(self, phase: Phase) -> bool:
+        """Whether a text of the phase holds a git conflict."""
+        return any(output.conflicts for output in self.outputs(phase).values())
+
+    def state(self) -> StoredDocument | None:
+        """The values that the caller keeps with the session; none before they were first changed."""
+        return self._find("state", self.prefix + paths.STATE)
+
+    def feedback(self, phase: Phase) -> StoredDocument | None:
+        """A person's review of the phase."""
+        found = self._find("user_feedback", self.phase_prefix(phase) + paths.FEEDBACK)
+        if found is not None and not found.faults:
+            check_location(found, "phase_number", phase.number)
+            unknown = [name for name in found.value.get("agents", ()) if name not in phase.agents]
+            if unknown:
+                message = f"found {short_repr(unknown[0])}; allowed: {', '.join(phase.agents)}"
+                raise InvalidDocument([found.problem(message, "agents")])
+        return found
+
+    def decision(self, phase: Phase) -> Decision | None:
+        """What the feedback on a phase decides; None where there is none, or it decides nothing."""
+        found = self.feedback(phase)
+        try:
+            return None if found is None else parse_decision(found.value)
+        except ConflictingDecision as error:
+            problems = [found.problem(str(error), name) for name in ("approved", "action")] if found else []
+            raise InvalidDocument(problems) from None
+
+    def review(self, phase: Phase) -> ReviewDecision | None:
+        """What a person decided on the phase; None where there is no feedback."""
+        found, decision = self.feedback(phase), self.decision(phase)
+        if found is None:
+            return None
+        outdated = decision == "approved" and _texts(found.value["reviewed_content"]) != self._text_digests(phase)
+        return ReviewDecision(decision, outdated)
+
+    def _text_digests(self, phase: Phase) -> dict[str, str]:
+        return _texts(self.reviewed_content(phase))
+
+    def save_counter(self) -> int:
+        """The highest order of saving so far, also of checkpoints that cannot be read but still say it."""
+        found = (self._find("checkpoint", self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases)
+        counts = (document.parsed.value.get("save_counter") for document in found if document is not None)
+        return max((count for count in counts if isinstance(count, int)), default=0)
+
+    def times(self) -> Iterator[str]:
+        """Return when outputs were written, reviews were given and the state was saved, as far as files still say."""
+        for phase in self.phases:
+            yield from _time(self.feedback(phase), "timestamp")
+            for agent in self._output_agents(self.phase_prefix(phase)):
+                yield from self._written(phase, agent)
+        yield from _time(self.state(), "saved_at")
+
+    def _written(self, phase: Phase, agent: str) -> tuple[str, ...]:
+        key = self.phase_prefix(phase) + paths.output_file(agent)
+        return self._shelf.written(key, lambda: _time(self._head(phase, agent), "executed"))
+
+    def checkpoint_problems(self, phase: Phase) -> list[Problem]:
+        """All problems of a phase's checkpoint: what cannot be read, outputs that are lost, derived copies behind."""
+        found = self.checkpoint(phase)
+        if found is None:
+            raise NotFound(f"the checkpoint of phase {phase.number}", self.phase_prefix(phase) + paths.CHECKPOINT)
+        if found.faults:
+            return list(found.problems)
+        rows = found.value["ledger"]
+        so = [complete_row(row, self.output_header(phase, row["agent_name"])) for row in rows]
+        behind = [
+            found.problem(f"shows {row}, and its file says {is_so}; the next save draws it anew", "ledger", shown=True)
+            for row, is_so in zip(rows, so, strict=True)
+            if row != is_so
+        ]
+        shown = found.derived_mismatches(derived_checkpoint(found.value, self.phases))
+        return [*found.problems, *self._lost_problems(phase, found), *behind, *shown]
+
+    def _lost_problems(self, phase: Phase, checkpoint: StoredDocument) -> list[Problem]:
+        """Report the outputs of a completed phase that are on record while their files are gone."""
+        if checkpoint.value["status"] != "completed":
+            return []
+        message = "is missing, and the phase is completed; haytham resume runs its agent again, haytham restore has it"
+        files = [self.phase_prefix(phase) + paths.output_file(agent) for agent in self.lost_outputs(phase)]
+        return [Problem(message, file=file) for file in files]
+
+
+def check_location(document: StoredDocument, field: str, wanted: object) -> None:
+    """Refuse a document that says it belongs elsewhere: it was copied or moved by hand."""
+    found = document.value[field]
+    if found != wanted:
+        message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
+        raise InvalidDocument([document.problem(message, field)])
+
+
+def _time(document: StoredDocument | None, field: str) -> tuple[str, ...]:
+    """Return a time that a document says, also where other parts of it cannot be read."""
+    said = None if document is None else document.parsed.value.get(field)
+    return (said,) if isinstance(said, str) and matches_format("time", said) else ()
+
+
+def _texts(rows: list[Value]) -> dict[str, str]:
+    return {row["document"]: row["digest"] for row in rows}
