@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 
 unexport PYTHONDONTWRITEBYTECODE  # bytecode is compiled once, not at every start
 
-.PHONY: demo test test-llm lint format soak bench clean
+.PHONY: demo test test-llm lint format soak golden bench clean
 
 demo: $(READY)
 	$(BIN)/python examples/idea_validation.py
@@ -28,6 +28,9 @@ format: $(READY)
 
 soak: $(READY)
 	HAYTHAM_SOAK=1 $(BIN)/python -m pytest -n auto -q --timeout 3600 -m soak
+
+golden: $(READY)  # draws the golden files anew: what changed is a difference to review
+	cd tests && ../$(BIN)/python -m support.make_golden && ../$(BIN)/python -m support.make_effects
 
 bench: $(READY)
 	$(BIN)/python tests/bench.py

@@ -16,9 +16,9 @@ from haytham.agents.base import Task, call_agent, load_agent
 from haytham.agents.command import KEPT_BYTES
 from haytham.config.agent_spec import AgentSpec
 from haytham.errors import AgentError
-from hostile import FRAGMENTS
-from scripted import Desk
-from unruly import wait_for
+from support.bad_agents import wait_for
+from support.fake_agents import Desk
+from support.hostile_inputs import FRAGMENTS
 
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
 LONG = "x" * 1_000_000

@@ -8,7 +8,6 @@ import pickle
 
 import pytest
 
-import scripted
 from haytham.agents.base import PreviousAttempt, Task, load_agent
 from haytham.agents.human import AwaitingHuman, page_template
 from haytham.config.agent_spec import AgentSpec
@@ -16,7 +15,8 @@ from haytham.contracts import parse_contract
 from haytham.engine.runner import Runner
 from haytham.errors import InvalidArgument
 from haytham.events import Events
-from scripted import Crash, Desk, Dying, called
+from support import fake_agents
+from support.fake_agents import Crash, Desk, Dying, called
 
 SECTIONS = {"city": {"type": "string", "x-location": "The City"}, "payer": {"type": "string", "x-location": "Who Pays"}}
 CONTRACT = parse_contract("cities", json.dumps({"type": "object", "properties": SECTIONS}).encode())
@@ -36,7 +36,7 @@ SPEC = AgentSpec("a", body="Name three cities.\n")
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_page_can_be_left_to_a_model_after_all(tmp_path):
     desk = Desk(tmp_path, phase_with(["b", "h"]), agents("b") | {"agents/h.md": b"Name three cities.\n"})
     desk.session.update_manifest({"model": "human"})
     assert desk.resume() == ("waiting", 1)
-    desk.session.update_manifest({"model": "python:scripted:write"})
+    desk.session.update_manifest({"model": "python:support.fake_agents:write"})
     assert (desk.resume(), desk.steps(), called()) == (("waiting", 1), ["write"], ["b"])
     desk.gate.retry(1)
     assert (desk.resume(), desk.steps(), called()) == (("waiting", 1), ["gate"], ["h"])
@@ -253,16 +253,16 @@ def phase_with(agents, **more):
 
 
 def agents(*names):
-    return {f"agents/{name}.md": scripted.AGENT_FILE.encode() for name in names} | HUMAN
+    return {f"agents/{name}.md": fake_agents.AGENT_FILE.encode() for name in names} | HUMAN
 
 
 def test_others_do_not_wait_for_a_person(tmp_path):
     """In a parallel phase all others run; one that fails is asked again while the page waits."""
-    scripted.failing.add("c")
+    fake_agents.failing.add("c")
     desk = Desk(tmp_path, phase_with(["b", "h", "c"]), agents("b", "c"))
     assert desk.resume() == ("failed", 1)
     assert sorted(called()) == ["b", "c"]
-    scripted.failing.clear()
+    fake_agents.failing.clear()
     assert desk.resume() == ("waiting", 1)
     assert (called(), desk.steps(), checkpoint(desk, 1)["status"]) == (["c"], ["write"], "in_progress")
     desk.edit(1, "h", "Lyon")

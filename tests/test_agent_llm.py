@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import IDEA, environment
 from haytham.agents.base import Task, load_agent
 from haytham.agents.llm import build_agent, estimate, open_agent, price_of
 from haytham.agents.llm_errors import CallTarget, explain
@@ -25,7 +24,8 @@ from haytham.config.agent_spec import AgentSpec
 from haytham.errors import AgentError, InvalidArgument
 from haytham.redact import redact, strip_url_credentials
 from haytham.usage import Usage
-from scripted import Desk
+from support.cli_runner import IDEA, environment
+from support.fake_agents import Desk
 
 SECRET = "sk-FAKE-SECRET-123456"  # noqa: S105 - nobody's
 PASSWORD = "correct-horse-battery"  # noqa: S105 - nobody's

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import scripted
 from haytham.agents.base import Reply, Task, load_agent
 from haytham.agents.replay import Recorder, Recordings
 from haytham.config.agent_spec import AgentSpec
 from haytham.errors import AgentError
-from hostile import counts, lines, plain_values, texts
-from scripted import Desk, called
+from support import fake_agents
+from support.fake_agents import Desk, called
+from support.hostile_inputs import counts, lines, plain_values, texts
 
 TIMES = (
     "- Executed: ",
@@ -43,7 +43,7 @@ REPLY = Reply(
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 def task(agent="a", prompt="Write.", **more):
@@ -99,12 +99,12 @@ def test_whatever_was_answered_comes_back(tmp_path_factory, reply, prompt):
 def test_a_session_run_again_offline_is_the_same_but_for_times(tmp_path):
     """All phases of a workflow, answered from recordings: the same documents, and no agent is called."""
     recorder = Recorder(tmp_path / "recordings")
-    scripted.watching.append(
+    fake_agents.watching.append(
         lambda asked: recorder.record(
-            asked, Reply(scripted.answer(asked.agent, asked.digest), model="python:scripted:write")
+            asked, Reply(fake_agents.answer(asked.agent, asked.digest), model="python:support.fake_agents:write")
         )
     )
-    first = documents(tmp_path / "first", "python:scripted:write")
+    first = documents(tmp_path / "first", "python:support.fake_agents:write")
     assert called() == ["a", "b", "c", "d", "e", "f"]
     assert documents(tmp_path / "again", f"replay:{tmp_path / 'recordings'}") == first
     assert called() == []

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click import Context
 
-from command import IDEA, command, environment, frozen, haytham, process, session_folder
 from haytham import __version__
 from haytham.cli.app import root
+from support.cli_runner import IDEA, command, environment, frozen, haytham, process, session_folder
 
 COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
 COMMANDS += ["retry", "validate", "doctor", "init", "checkpoints", "snapshot", "restore", "recover", "fork", "diff"]

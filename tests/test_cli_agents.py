@@ -11,8 +11,8 @@ from io import StringIO
 import pexpect
 import pytest
 
-import paid
-from command import IDEA, command, edit, environment, haytham, process, session_folder, workflow
+from support import paid_agents
+from support.cli_runner import IDEA, command, edit, environment, haytham, process, session_folder, workflow
 
 AGENTS = """
 import asyncio
@@ -39,7 +39,7 @@ SECTION = {"type": "string", "minLength": 40, "x-ask": "What is there to say?", 
 @pytest.fixture
 def here(tmp_path):
     """A folder with agents of its own, and a workflow of two phases, the second one sequential."""
-    paid.forget()
+    paid_agents.forget()
     (tmp_path / "told.py").write_text(AGENTS, encoding="utf-8")
     workflow(
         tmp_path, ["one", "two", "three"], phases=[(1, "One", "one", ["one"]), (2, "Two", "two", ["two", "three"])]
@@ -141,10 +141,10 @@ def test_the_agents_of_a_workflow_are_listed(here):
 
 def test_the_agents_of_a_session_are_those_that_would_answer_now(here):
     """The default of a session, and a replay, which answers for all, are told; of a workflow one or the other."""
-    agent(here, "one", "model: python:paid:cheap")
+    agent(here, "one", "model: python:support.paid_agents:cheap")
     haytham("run", IDEA, "--workflow", "mine", "--model", "command:cat", "--record", "said", cwd=here)
     out = haytham("agents", cwd=here).out
-    assert "  one\n    model     python:paid:cheap\n" in out
+    assert "  one\n    model     python:support.paid_agents:cheap\n" in out
     assert "  two\n    model     command:cat (the default)\n" in out
     haytham("resume", "--model", "replay:said", cwd=here)
     assert haytham("agents", cwd=here).out.count("model     replay:said, which answers for all\n") == 3
@@ -154,11 +154,11 @@ def test_the_agents_of_a_session_are_those_that_would_answer_now(here):
 
 def test_an_agent_whose_code_is_not_trusted_is_marked(here):
     """A session from elsewhere: which agents run code here, and how to let them."""
-    agent(here, "one", "model: python:paid:cheap")
+    agent(here, "one", "model: python:support.paid_agents:cheap")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     shutil.rmtree(here / ".state")
     out = haytham("agents", cwd=here).out
-    said = "model     python:paid:cheap; it runs code, and is not trusted here: haytham resume --trust\n"
+    said = "model     python:support.paid_agents:cheap; it runs code, and is not trusted here: haytham resume --trust\n"
     assert (said in out, out.count("not trusted")) == (True, 1)
 
 
@@ -263,15 +263,20 @@ def test_a_prompt_that_there_is_not_gets_one_sentence(here):
 
 def test_progress_tells_of_tries_fallbacks_and_warnings(here):
     """A line each: a failure with the tries left, the model that is asked instead, a word on the budget."""
-    agent(here, "one", "model: [python:paid:broken, python:paid:cheap]", "haytham: {retries: 1}")
+    agent(
+        here,
+        "one",
+        "model: [python:support.paid_agents:broken, python:support.paid_agents:cheap]",
+        "haytham: {retries: 1}",
+    )
     lines = haytham("run", IDEA, "--workflow", "mine", "--max-cost", "0.4", cwd=here).err.split("\n")
     assert lines[:8] == [
         "phase 1: One",
-        "  one: asked python:paid:broken",
+        "  one: asked python:support.paid_agents:broken",
         "  one: the line broke; it is asked again, 1 more at most",
-        "  one: asked python:paid:broken",
+        "  one: asked python:support.paid_agents:broken",
         "  one: the line broke",
-        "  one: falls back to python:paid:cheap",
+        "  one: falls back to python:support.paid_agents:cheap",
         "budget: 125% of the budget of $0.40 is spent",
         "  one: done, 13 tokens, $0.50",
     ]
@@ -337,9 +342,9 @@ def test_after_worksheets_alone_it_is_told_once_how_to_name_a_model(here):
     words = ("run", IDEA, "--workflow", "mine", "--yes")
     assert haytham("run", IDEA, "--workflow", "mine", cwd=here).err.count(HINT) == 1
     assert haytham(*words, cwd=here).err.count("for a model: haytham run IDEA --model") == 1
-    for more in (("-q",), ("--json",), ("--model", "worksheet"), ("--model", "python:paid:cheap")):
+    for more in (("-q",), ("--json",), ("--model", "worksheet"), ("--model", "python:support.paid_agents:cheap")):
         assert "for a model" not in haytham(*words, *more, cwd=here).err
-    agent(here, "two", "model: python:paid:cheap")
+    agent(here, "two", "model: python:support.paid_agents:cheap")
     assert "for a model" not in haytham(*words, cwd=here).err
 
 
@@ -356,8 +361,8 @@ def test_a_failure_is_told_in_one_sentence(here):
 
 def bind(here):
     """Have the first agent answer less than the seven sections that it is asked for."""
-    agent(here, "one", "model: python:paid:scripted", CONTRACT)
-    paid.ANSWERS[:] = ["Nothing of what was asked."]
+    agent(here, "one", "model: python:support.paid_agents:scripted", CONTRACT)
+    paid_agents.ANSWERS[:] = ["Nothing of what was asked."]
     sections = {f"part_{at}": {**SECTION, "x-location": f"Part {at}"} for at in range(1, 8)}
     about = {"title": "seven", "description": "Seven parts.", "x-contract": "seven/1", "type": "object"}
     (here / "mine" / "contracts").mkdir()
@@ -393,7 +398,7 @@ def test_a_broken_contract_is_mended_by_hand(broken):
     program += "path.write_text(text.replace('Nothing of what was asked.', 'All of it.'))"
     (here / "editor.py").write_text(program, encoding="utf-8")
     assert haytham("approve", "1", cwd=here).code == 2
-    asked = len(paid.SEEN)
+    asked = len(paid_agents.SEEN)
     assert haytham("review", "1", cwd=here, EDITOR=f"{sys.executable} editor.py").code == 0
     out = haytham("status", cwd=here).out
     assert ("mended by hand: one" in out, "next: haytham resume" in out) == (True, True)
@@ -401,14 +406,14 @@ def test_a_broken_contract_is_mended_by_hand(broken):
     assert said == "phase 1, One: approved with changes, +1 -1 by ann"
     assert all(note.startswith("note: one: Part ") for note in notes)
     assert haytham("resume", "--json", cwd=here).json["phase"] == 2
-    assert len(paid.SEEN) == asked
+    assert len(paid_agents.SEEN) == asked
 
 
 def test_who_names_a_model_trusts_it(here):
     """`resume --model` and `retry --model` with code of one's own need no `--trust` where the workflow runs none."""
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     shutil.rmtree(here / ".state", ignore_errors=True)
-    assert haytham("retry", "1", "--model", "python:paid:cheap", cwd=here).code == 3
+    assert haytham("retry", "1", "--model", "python:support.paid_agents:cheap", cwd=here).code == 3
     assert haytham("retry", "1", "--model", "command:cat", cwd=here).code == 3
     assert haytham("resume", "--model", "openai:gpt-5", cwd=here).code == 3
 
@@ -416,7 +421,7 @@ def test_who_names_a_model_trusts_it(here):
 @pytest.mark.parametrize("words", ["retry 1 --model worksheet", "resume --model command:cat", "fork --model worksheet"])
 def test_who_names_a_model_does_not_trust_the_code_beside_it(here, words):
     """A workflow from elsewhere that runs code of its own stays untrusted, whatever model is named beside it."""
-    agent(here, "two", "model: python:paid:cheap")
+    agent(here, "two", "model: python:support.paid_agents:cheap")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     haytham("approve", cwd=here)
     shutil.rmtree(here / ".state")
@@ -424,17 +429,17 @@ def test_who_names_a_model_does_not_trust_the_code_beside_it(here, words):
     name = ("--name", "other") if words.startswith("fork") else ()
     haytham(*words.split(), *name, *(("-s", first) if name else ()), cwd=here)
     answer = haytham("resume", "other" if name else first, "--yes", cwd=here)
-    assert (answer.code, "not trusted here" in answer.err, paid.SEEN) == (1, True, [])
+    assert (answer.code, "not trusted here" in answer.err, paid_agents.SEEN) == (1, True, [])
 
 
 def test_a_trusted_workflow_stays_trusted_with_another_model(here):
     """Who trusts a workflow may name another model beside it without saying so again."""
-    agent(here, "two", "model: python:paid:cheap")
+    agent(here, "two", "model: python:support.paid_agents:cheap")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     assert haytham("resume", "--model", "openai:gpt-5", cwd=here).code == 3
     haytham("approve", cwd=here)
     answer = haytham("resume", "--model", "worksheet", cwd=here)
-    assert (answer.code, paid.SEEN) == (3, ["two"])
+    assert (answer.code, paid_agents.SEEN) == (3, ["two"])
 
 
 def test_a_contract_is_validated_with_the_agents_that_name_it(broken):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-import paid
-from command import IDEA, edit, frozen, haytham, process, session_folder, workflow
 from haytham import CheckpointManager, ProjectManager
 from haytham.usage import estimated_tokens
+from support import paid_agents
+from support.cli_runner import IDEA, edit, frozen, haytham, process, session_folder, workflow
 from test_agent_llm import hello, serving
 
 TESTS = Path(__file__).parent
@@ -23,15 +23,15 @@ TWO = [(1, "One", "one", ["one"]), (2, "Both", "both", ["left", "right"])]
 @pytest.fixture
 def here(tmp_path):
     """A folder with a workflow of agents that cost a quarter of a dollar each."""
-    paid.forget()
-    workflow(tmp_path, ["one", "left", "right"], phases=TWO, model="python:paid:cheap")
+    paid_agents.forget()
+    workflow(tmp_path, ["one", "left", "right"], phases=TWO, model="python:support.paid_agents:cheap")
     return tmp_path
 
 
 @pytest.fixture
 def site(here, monkeypatch):
     """A folder with the package of adapters that `paid` installs, where Python finds it."""
-    folder = paid.install(here / "site")
+    folder = paid_agents.install(here / "site")
     monkeypatch.syspath_prepend(folder)
     return folder
 
@@ -111,7 +111,7 @@ def test_a_limit_that_is_reached_pauses_the_session(here):
     assert frozen(answer.out).endswith(said)
     command = answer.out.strip().rpartition("go on with: haytham ")[2]
     assert haytham(*shlex.split(command), "--yes", cwd=here).code == 0
-    assert paid.SEEN == ["one", "left", "right"]
+    assert paid_agents.SEEN == ["one", "left", "right"]
 
 
 @pytest.mark.usefixtures("site")
@@ -140,9 +140,9 @@ def test_the_limit_that_is_reached_is_the_one_to_raise(here, limits, option):
     """Of two limits the command that goes on raises the one that was reached, and to more than it was."""
     answer = haytham("run", IDEA, "--workflow", "mine", "--yes", *limits.split(), "--json", cwd=here)
     assert (answer.code, answer.json["next"]) == (5, f"haytham resume {option}")
-    before = len(paid.SEEN)
+    before = len(paid_agents.SEEN)
     haytham("resume", *option.split(), "--yes", cwd=here)
-    assert len(paid.SEEN) > before
+    assert len(paid_agents.SEEN) > before
 
 
 def test_a_pause_is_one_object_with_json(here):
@@ -183,7 +183,7 @@ def test_status_says_what_is_spent_and_why_it_is_paused(here):
 
 def test_a_price_that_nobody_knows_is_said_to_be_unknown(here):
     """Of an agent that tells no cost, `status` says that tokens count and the cost does not; a limit of cost warns."""
-    workflow(here, ["one"], model="python:paid:silent")
+    workflow(here, ["one"], model="python:support.paid_agents:silent")
     answer = haytham("run", IDEA, "--workflow", "mine", "--max-cost", "1", cwd=here)
     said = "nobody knows the price of 1 call: tokens are counted, and --max-tokens limits them; the cost is not counted"
     assert answer.err.splitlines()[-1] == f"haytham: {said}"
@@ -236,14 +236,14 @@ def test_cost_says_where_the_money_went(here):
     assert (facts["kind"], facts["version"], facts["inherited"], facts["paused"]) == ("cost", 1, None, None)
     assert [(row["phase"], row["calls"], row["cost"]) for row in facts["phases"]] == [(1, 1, 0.25), (2, 2, 0.5)]
     assert [row["agent"] for row in facts["agents"]] == ["one", "left", "right"]
-    assert facts["own"]["models"] == ["python:paid:cheap"]
+    assert facts["own"]["models"] == ["python:support.paid_agents:cheap"]
     assert (facts["spent"]["cost"], facts["left"]["cost"]) == (0.75, 2.25)
     assert sorted((path, path.stat().st_mtime_ns) for path in here.rglob("*")) == before
 
 
 def test_failed_calls_are_counted_with_what_they_took(here):
     """A call that fails is paid for: it stands in its column, and so does its cost."""
-    workflow(here, ["one"], model="python:paid:broken")
+    workflow(here, ["one"], model="python:support.paid_agents:broken")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     (row,) = haytham("cost", "--json", cwd=here).json["agents"]
     assert (row["calls"], row["failed"], row["tokens"], row["cost"]) == (1, 1, 3, 0.125)
@@ -251,7 +251,7 @@ def test_failed_calls_are_counted_with_what_they_took(here):
 
 def test_tokens_that_were_not_told_are_marked(here):
     """What an agent does not tell is estimated, and marked with ~."""
-    workflow(here, ["one"], model="python:paid:silent")
+    workflow(here, ["one"], model="python:support.paid_agents:silent")
     haytham("run", IDEA, "--workflow", "mine", cwd=here)
     out = haytham("cost", cwd=here).out
     tokens = ledger(here)[1]["tokens"]
@@ -408,13 +408,13 @@ def test_what_was_recorded_answers_again_without_a_call(here):
     """`--record` keeps every reply; `--model replay:DIR` answers for all agents from it, now and after a resume."""
     haytham("run", IDEA, "--workflow", "mine", "--yes", "--record", "said", cwd=here)
     assert len(list((here / "said").glob("*.json"))) == 3
-    first, before = haytham("show", "2", "--json", cwd=here).json["texts"], list(paid.SEEN)
+    first, before = haytham("show", "2", "--json", cwd=here).json["texts"], list(paid_agents.SEEN)
     shutil.rmtree(here / "projects")
     assert haytham("run", IDEA, "--workflow", "mine", "--model", "replay:said", cwd=here).code == 3
     haytham("approve", cwd=here)
     assert haytham("resume", "--yes", cwd=here).code == 0
     assert haytham("show", "2", "--json", cwd=here).json["texts"] == first
-    assert before == paid.SEEN == ["one", "left", "right"]
+    assert before == paid_agents.SEEN == ["one", "left", "right"]
     assert haytham("cost", cwd=here).out.endswith("nothing was spent\n")
 
 
@@ -424,7 +424,7 @@ def recorded(here, folder="said"):
 
 def test_record_holds_until_it_is_changed(here):
     """What `--record` says holds after a gate, for resume and retry; another folder or `--no-record` changes it."""
-    workflow(here, ["one", "two", "three", "four"], model="python:paid:cheap")
+    workflow(here, ["one", "two", "three", "four"], model="python:support.paid_agents:cheap")
     assert haytham("run", IDEA, "--workflow", "mine", "--record", "said", cwd=here).code == 3
     haytham("approve", cwd=here)
     assert haytham("resume", cwd=here).code == 3
@@ -476,13 +476,15 @@ def test_a_wish_for_recording_that_cannot_be_kept_is_refused(here, words):
 def test_the_environment_names_a_model_for_new_sessions(here):
     """HAYTHAM_MODEL is stored by `run` like `--model`, which goes before it; an empty one and resume leave it alone."""
     workflow(here, ["one"])
-    haytham("run", IDEA, "--workflow", "mine", "--name", "a", cwd=here, HAYTHAM_MODEL="python:paid:cheap")
+    haytham(
+        "run", IDEA, "--workflow", "mine", "--name", "a", cwd=here, HAYTHAM_MODEL="python:support.paid_agents:cheap"
+    )
     assert haytham("resume", "a", cwd=here, HAYTHAM_MODEL="worksheet").code == 3
     haytham("run", IDEA, "--workflow", "mine", "--name", "b", "--model", "worksheet", cwd=here, HAYTHAM_MODEL="gpt")
     haytham("run", IDEA, "--workflow", "mine", "--name", "c", cwd=here, HAYTHAM_MODEL="")
     found = {path.parts[-4]: path.read_text(encoding="utf-8") for path in here.glob("projects/*/sessions/*/*.md")}
     models = {name: re.findall(r"^model: (.*)$", text, re.MULTILINE) for name, text in found.items()}
-    assert models == {"a": ["python:paid:cheap"], "b": ["worksheet"], "c": []}
+    assert models == {"a": ["python:support.paid_agents:cheap"], "b": ["worksheet"], "c": []}
     answer = haytham("run", IDEA, cwd=here, HAYTHAM_MODEL="gpt")
     assert (answer.code, "HAYTHAM_MODEL names what cannot be used: model: found 'gpt'" in answer.err) == (2, True)
 
@@ -504,11 +506,14 @@ def test_the_environment_says_how_long_an_answer_may_be(here):
 @pytest.mark.parametrize("name", ["FAKE_API_KEY", "fake_token", "MY_SECRET", "DB_PASSWORD", "AUTHORIZATION"])
 def test_a_secret_of_the_environment_is_never_told(here, name):
     """The value of a variable whose name says that it is a secret reaches neither the terminal nor a file."""
-    workflow(here, ["one"], model="python:paid:telling")
+    workflow(here, ["one"], model="python:support.paid_agents:telling")
     hidden = "correct-horse-battery"
     words = ("run", IDEA, "--workflow", "mine", "--record", "said")
     answer = haytham(*words, cwd=here, **{"FAKE_API_KEY": hidden, name: hidden})
-    assert (answer.code, re.search(r"one: \w+ in .*paid\.py, line \d+: 401 for", answer.out) is not None) == (1, True)
+    assert (answer.code, re.search(r"one: \w+ in .*paid_agents\.py, line \d+: 401 for", answer.out) is not None) == (
+        1,
+        True,
+    )
     assert hidden not in answer.out + answer.err
     files = [path for path in here.rglob("*") if path.is_file()]
     assert [path for path in files if hidden.encode() in path.read_bytes()] == []

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from command import IDEA, edit, frozen, haytham, session_folder
+from support.cli_runner import IDEA, edit, frozen, haytham, session_folder
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from command import IDEA, command, environment, haytham, process, session_folder, workflow
+from support.cli_runner import IDEA, command, environment, haytham, process, session_folder, workflow
 
 EDITOR = """
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command import IDEA, command, environment, frozen, process, session_folder, workflow
+from support.cli_runner import IDEA, command, environment, frozen, process, session_folder, workflow
 
 AGENTS = """
 import asyncio

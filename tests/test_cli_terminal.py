@@ -13,8 +13,8 @@ import unicodedata
 import pexpect
 import pytest
 
-from command import command, environment, haytham, process, session_folder, workflow
 from haytham.cli.context import sanitize
+from support.cli_runner import command, environment, haytham, process, session_folder, workflow
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b2J\x85\r\x7f\b" + BIDI

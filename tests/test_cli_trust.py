@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from command import IDEA, haytham, process, workflow
 from haytham.cli import trust
+from support.cli_runner import IDEA, haytham, process, workflow
 
 SCRIPT = "#!/bin/sh\ncat > /dev/null\ntouch ran\necho {}\n"
 PYTHON = "from pathlib import Path\n{}Path('ran').touch()\ndef write(task):\n    return '{}'\n"

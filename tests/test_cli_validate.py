@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager
+from support.cli_runner import IDEA, edit, haytham, session_folder
 
 CONCEPT = "phase_1_concept"
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from command import IDEA, haytham, process, session_folder, workflow
+from support.cli_runner import IDEA, haytham, process, session_folder, workflow
 
 AGENTS = ["one", "two", "three"]
 PHASES = [(1, "One", "one", ["one"]), (2, "Two", "two", ["two"]), (3, "Three", "three", ["three"])]

@@ -18,7 +18,7 @@ from haytham.session import Session
 from haytham.session.plan import summarize
 from haytham.session.swap import snapshot_paths
 from haytham.storage import MemoryStore
-from hostile import FRAGMENTS, shown_values, values
+from support.hostile_inputs import FRAGMENTS, shown_values, values
 
 CONCEPT, MARKET = "phase_1_concept", "phase_2_market_research"
 OUTPUT = {"duration": None, "status": "completed", "model": "m", "input_tokens": 1, "output_tokens": 2}

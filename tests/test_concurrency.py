@@ -11,7 +11,7 @@ from haytham import CheckpointManager, FileStore, ProjectManager
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
 from haytham.session.documents import DocumentRepository
-from workers import running, together
+from support.subprocess_workers import running, together
 
 SESSION = ("idea", "run")
 FOLDER = "idea/sessions/run"

@@ -1,6 +1,6 @@
 """The effects of every command, as golden files: what a person sees and finds is a difference to review.
 
-`python tests/make_effects.py` draws them anew, all of them or those that are named.
+`make golden` draws them anew, all of them or those that are named.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from effect_scenarios import ALL, COMMANDS, SCENARIOS
-from effects import GOLDEN, Scenario, Workspaces, effects, record
+from support.effect_scenarios import ALL, COMMANDS, SCENARIOS
+from support.effects import GOLDEN, Scenario, Workspaces, effects, record
 
 TWICE = ["run_yes", "run_recorded", "merge", "resume_trusting"]
 BY_NAME = {scenario.name: scenario for scenario in ALL}

@@ -19,7 +19,7 @@ from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
 from haytham.session.documents import DocumentRepository
 from haytham.session.validate import schema_for_path
-from workers import FORK, apart, fail_at, running, runs_to_its_end
+from support.subprocess_workers import FORK, apart, fail_at, running, runs_to_its_end
 
 SESSION = ("idea", "run")
 FOLDER = "idea/sessions/run"

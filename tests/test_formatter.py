@@ -13,7 +13,7 @@ from conftest import rounds
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
-from hostile import KINDS, shown_values, values
+from support.hostile_inputs import KINDS, shown_values, values
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*/*.md"), key=str)
 CONVERTIBLE = [path for path in GOLDEN if b"newlines: kept" not in path.read_bytes()]

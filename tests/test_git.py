@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import scripted
-from clones import clone, commit, git, merge
-from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager, clock
 from haytham.errors import InvalidDocument
 from haytham.markdown.parser import parse
@@ -20,7 +17,10 @@ from haytham.markdown.schema import load_schema
 from haytham.session import Session, paths
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
-from hostile import CONFLICT
+from support import fake_agents
+from support.cli_runner import IDEA, edit, haytham, session_folder
+from support.git_clones import clone, commit, git, merge
+from support.hostile_inputs import CONFLICT
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
 
@@ -320,9 +320,9 @@ def test_a_decision_on_a_page_with_markers_is_stored_unbound(copy):
 
 def test_an_agents_own_text_with_markers_is_never_refused(tmp_path, monkeypatch):
     """What an agent wrote about git goes through the gate and into the next prompt; a person's edit of it does not."""
-    scripted.forget()
-    monkeypatch.setattr(scripted, "answer", lambda agent, _: f"# {agent}\n\n{CONFLICT}")
-    desk = scripted.Desk(tmp_path)
+    fake_agents.forget()
+    monkeypatch.setattr(fake_agents, "answer", lambda agent, _: f"# {agent}\n\n{CONFLICT}")
+    desk = fake_agents.Desk(tmp_path)
     assert desk.resume() == ("waiting", 1)
     assert validate_tree(FileStore(tmp_path)).problems == ()
     desk.approve(1)

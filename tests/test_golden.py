@@ -1,4 +1,4 @@
-"""The formats, as golden files: a change of format is a difference to review (`python tests/make_golden.py`)."""
+"""The formats, as golden files: a change of format is a difference to review (`make golden`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
-from make_golden import GOLDEN, HERE, drawn
+from support.make_golden import GOLDEN, HERE, drawn
 
 
 @pytest.mark.parametrize(("kind", "name"), GOLDEN)

@@ -20,7 +20,7 @@ from haytham.config.policy import KINDS
 from haytham.errors import HaythamError, InvalidArgument, NotFound
 from haytham.history.catalog import BranchHead, BranchHeadFile
 from haytham.session import Session
-from history_workers import (
+from support.history_workers import (
     PATHS,
     again,
     approve,
@@ -45,8 +45,8 @@ from history_workers import (
     worked_session,
     write,
 )
-from hostile import lines, plain_values, texts
-from workers import apart, together
+from support.hostile_inputs import lines, plain_values, texts
+from support.subprocess_workers import apart, together
 
 
 @pytest.fixture(scope="module")

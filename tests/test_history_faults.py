@@ -12,7 +12,7 @@ from conftest import SOAK, rounds
 from haytham import History
 from haytham.session import Session
 from haytham.session.plan import summarize
-from history_workers import (
+from support.history_workers import (
     FOLDERS,
     again,
     copied,
@@ -30,7 +30,7 @@ from history_workers import (
     whole,
     write,
 )
-from workers import fail_at, runs_to_its_end
+from support.subprocess_workers import fail_at, runs_to_its_end
 
 KEPT = "{retention: {routine: {keep_last: 1}}}"
 

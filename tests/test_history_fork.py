@@ -15,7 +15,7 @@ from haytham.session import Session
 from haytham.session.paths import session_lock
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
-from history_workers import (
+from support.history_workers import (
     FOLDERS,
     PATHS,
     again,
@@ -35,7 +35,7 @@ from history_workers import (
     worked_session,
     write,
 )
-from workers import together
+from support.subprocess_workers import together
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
 from haytham.storage.base import bytes_digest
-from history_workers import (
+from support.history_workers import (
     PATHS,
     again,
     blobs,
@@ -35,7 +35,7 @@ from history_workers import (
     whole,
     write,
 )
-from workers import apart
+from support.subprocess_workers import apart
 
 
 @pytest.fixture(scope="module")

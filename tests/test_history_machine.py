@@ -19,7 +19,7 @@ from haytham.config.policy import KINDS
 from haytham.errors import InvalidArgument, MergeConflict, NotFound
 from haytham.session import Session
 from haytham.storage import FileStore
-from history_workers import new_session, place, tree
+from support.history_workers import new_session, place, tree
 
 PATHS = ["a.md", "a.md/b.md", "phase_1_one/x.md", "phase_2_two/deep/y.md", "phase_2_two/deep", "set_aside/1/z.md"]
 sessions = st.integers(0, 3)

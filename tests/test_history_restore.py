@@ -18,7 +18,7 @@ from haytham.session import Session
 from haytham.session.paths import session_lock
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
-from history_workers import (
+from support.history_workers import (
     FOLDERS,
     PATHS,
     again,
@@ -38,7 +38,7 @@ from history_workers import (
     worked_session,
     write,
 )
-from workers import apart, runs_to_its_end, start
+from support.subprocess_workers import apart, runs_to_its_end, start
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.history import retention
 from haytham.history.snapshot import Snapshot
 from haytham.session import Session
-from history_workers import (
+from support.history_workers import (
     blobs,
     copied,
     new_session,

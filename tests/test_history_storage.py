@@ -22,7 +22,7 @@ from haytham.session.paths import EVENTS
 from haytham.session.plan import summarize
 from haytham.storage import FileStore, SqliteStore
 from haytham.storage.base import bytes_digest
-from history_workers import (
+from support.history_workers import (
     PATHS,
     again,
     approve,
@@ -43,7 +43,7 @@ from history_workers import (
     worked_session,
     write,
 )
-from workers import apart, together
+from support.subprocess_workers import apart, together
 
 POLICIES = {
     "file": "",
@@ -52,7 +52,7 @@ POLICIES = {
     "memory": "{storage_type: memory}",
     "sqlite": "{storage_type: sqlite}",
     "sqlite elsewhere": "{storage_type: sqlite, storage_path: elsewhere/past.db, compress: false}",
-    "own": "{storage_type: 'history_workers:OwnStore', storage_path: own}",
+    "own": "{storage_type: 'support.history_workers:OwnStore', storage_path: own}",
 }
 
 
@@ -188,7 +188,9 @@ def take_and_prune(session, number):
     past(session).prune()
 
 
-@pytest.mark.parametrize("kind", ["history_workers:OwnStore", "no_such_module:Store", "os:getcwd", "nonsense", "a b"])
+@pytest.mark.parametrize(
+    "kind", ["support.history_workers:OwnStore", "no_such_module:Store", "os:getcwd", "nonsense", "a b"]
+)
 def test_a_store_of_ones_own_needs_trust(tmp_path, kind):
     """Code that a workflow names runs only where that is allowed; else the error says so, and nothing is written."""
     session = worked_session(tmp_path / "projects", f"{{storage_type: '{kind}', storage_path: mine}}")
@@ -196,7 +198,7 @@ def test_a_store_of_ones_own_needs_trust(tmp_path, kind):
     with pytest.raises(InvalidArgument, match="storage type"):
         past(session).take()
     assert whole(session.store.base / "p") == before
-    if kind != "history_workers:OwnStore":
+    if kind != "support.history_workers:OwnStore":
         with pytest.raises(InvalidArgument, match="storage"):
             trusted(session).take()
         assert summarize(again(session).read()).status == "in_progress"

@@ -11,14 +11,14 @@ from itertools import pairwise
 
 import pytest
 
-from command import command, environment, process
 from haytham import CheckpointManager, FileStore, ProjectManager, Session
 from haytham.config.workflow import WorkflowFiles
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
 from haytham.session.validate import validate_tree
-from make_golden import drawn
+from support.cli_runner import command, environment, process
+from support.make_golden import drawn
 
 IDS = ("p", "s")
 PHASE = "phase_1_concept"

@@ -19,7 +19,7 @@ from haytham.agents.replay import Recorder
 from haytham.config.agent_spec import AgentSpec
 from haytham.engine.invoke import RunOptions
 from haytham.errors import AgentError
-from scripted import Desk
+from support.fake_agents import Desk
 
 URL = os.environ.get("OPENAI_BASE_URL", "")
 pytestmark = [pytest.mark.llm, pytest.mark.skipif(not URL, reason="OPENAI_BASE_URL names no server")]

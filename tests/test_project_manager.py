@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from conftest import rounds
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.project.project_manager import ProjectManager
-from hostile import texts
+from support.hostile_inputs import texts
 
 
 @pytest.fixture

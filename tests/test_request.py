@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import scripted
 from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase, Task
 from haytham.agents.prompt import build_prompt, fenced
 from haytham.config.agent_spec import read_agent
@@ -15,7 +14,8 @@ from haytham.session.review import save_request
 from haytham.session.validate import schema_for_path, validate_tree
 from haytham.storage import FileStore
 from haytham.text import text_digest
-from scripted import WORKFLOW, Crash, Desk, Dying, called
+from support import fake_agents
+from support.fake_agents import WORKFLOW, Crash, Desk, Dying, called
 
 HEADING = "\n# What is asked for this time\n\n"
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
@@ -38,7 +38,7 @@ TASK = {
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture

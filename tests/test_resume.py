@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-import scripted
 from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.session.plan import summarize
-from scripted import WORKFLOW, Crash, Desk, Dying, called
+from support import fake_agents
+from support.fake_agents import WORKFLOW, Crash, Desk, Dying, called
 
 DONE = ("completed", None)
 
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_comments_that_are_there_are_kept_by_an_answer(desk):
 
 def test_what_is_not_there_cannot_be_approved(desk):
     """Approving a phase that has not run, or has failed, is refused; skipping it is not."""
-    scripted.failing.add("a")
+    fake_agents.failing.add("a")
     assert desk.resume() == ("failed", 1)
     for number in (1, 2):
         with pytest.raises(InvalidArgument, match="a phase that has run"):
@@ -337,7 +337,7 @@ def test_an_edit_after_the_run_opens_the_gate_and_then_runs_its_dependents(finis
 
 def test_equal_text_leaves_approvals_and_dependents_alone(tmp_path):
     """A stale agent that writes the same again: its header names the new task, and nothing else happens."""
-    scripted.constant.update("bc")
+    fake_agents.constant.update("bc")
     desk = Desk(tmp_path, WORKFLOW.replace("needs: [1, 2]", "needs: [2]"))
     desk.resume(approve_as="ann")
     approved = (desk.folder(2) / "user_feedback.md").read_bytes()
@@ -478,12 +478,12 @@ def test_in_a_sequential_phase_the_second_agent_builds_on_the_first(finished):
 
 def test_one_of_two_fails_and_only_it_runs_again(desk):
     """The other's output is kept; the failed one alone is called on the next run."""
-    scripted.failing.add("b")
+    fake_agents.failing.add("b")
     assert desk.resume(approve_as="ann") == ("failed", 2)
     assert (called(), summarize(desk.session.read()).status) == (["a", "b", "c"], "failed")
     kept = (desk.folder(2) / "c.md").read_bytes()
     desk.gate.retry(2)
-    scripted.failing.clear()
+    fake_agents.failing.clear()
     assert desk.resume() == ("waiting", 2)
     assert called() == ["b"]
     assert (desk.folder(2) / "c.md").read_bytes() == kept
@@ -491,7 +491,7 @@ def test_one_of_two_fails_and_only_it_runs_again(desk):
 
 def test_a_failed_output_that_a_person_repairs_counts(desk):
     """A failed output repaired by hand is taken as completed, and the gate opens on it."""
-    scripted.failing.add("a")
+    fake_agents.failing.add("a")
     assert desk.resume() == ("failed", 1)
     called()
     desk.edit(1, "a", "# a\n\nRepaired.")
@@ -508,11 +508,11 @@ def test_a_stale_agent_that_fails_loses_no_approved_text(finished):
     approved = finished.text(2, "b")
     finished.edit(1, "a", "# a\n\nMine.")
     finished.approve(1)
-    scripted.failing.add("b")
+    fake_agents.failing.add("b")
     assert finished.resume() == ("failed", 2)
     assert approved in attempt(finished, 2, 1, "b.md")
     assert "- Action: approved" in attempt(finished, 2, 1, "user_feedback.md")
-    scripted.failing.clear()
+    fake_agents.failing.clear()
     assert finished.resume() == ("waiting", 2)
 
 
@@ -520,13 +520,13 @@ def test_what_a_person_writes_while_an_agent_works_stays(finished, monkeypatch):
     """A text that a person put in place during a run is not written over by the reply; the gate opens on it."""
     finished.edit(1, "a", "# a\n\nNew ground.")
     finished.approve(1)
-    write = scripted.write
+    write = fake_agents.write
 
     async def slow(task):
         finished.edit(2, "b", "# b\n\nMine.") if task.agent == "b" else None
         return await write(task)
 
-    monkeypatch.setattr(scripted, "write", slow)
+    monkeypatch.setattr(fake_agents, "write", slow)
     assert finished.resume() == ("waiting", 2)
     assert finished.text(2, "b") == "# b\n\nMine."
     assert [event["agent"] for event in finished.events("reply_not_stored")] == ["b"]
@@ -547,7 +547,7 @@ def test_an_output_deleted_by_hand_is_written_again(finished):
     (finished.folder(2) / "c.md").unlink()
     assert finished.resume() == DONE
     assert called() == ["c"]
-    scripted.constant.add("c")
+    fake_agents.constant.add("c")
     (finished.folder(2) / "c.md").unlink()
     assert finished.resume() == ("waiting", 2)
     assert called() == ["c"]

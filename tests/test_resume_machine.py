@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.strategies import booleans, integers, none, sampled_from
 
-import scripted
 from conftest import rounds
 from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.session.plan import summarize
 from haytham.session.review import ReviewGate
 from haytham.text import text_digest
-from scripted import HEADING, Crash, Desk, Dying
+from support import fake_agents
+from support.fake_agents import HEADING, Crash, Desk, Dying
 
 AGENTS = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3, "f": 4}
 REVIEWED = (1, 2, 3)
@@ -34,7 +34,7 @@ class Sessions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self):
-        scripted.forget()
+        fake_agents.forget()
         self.desk = Desk(Path(tempfile.mkdtemp()))
         self.count = 0
         self.mine = {}  # (phase, agent): the bytes of a file as the person left it
@@ -43,19 +43,19 @@ class Sessions(RuleBasedStateMachine):
         self.again = set()  # phases that were asked to run again
         self.may_pass = set()  # phases that somebody may have approved
         self.wrong = []  # what was wrong when an agent was asked
-        scripted.watching.append(self.watch)
+        fake_agents.watching.append(self.watch)
 
     def teardown(self):
         if not hasattr(self, "desk"):
             return
-        scripted.failing.clear()
+        fake_agents.failing.clear()
         for phase in list(self.torn):
             self.mend(phase)
         self.may_pass.update(REVIEWED)
         assert self.run(approve_as="robot") == ("completed", None)
-        scripted.calls.clear()
+        fake_agents.calls.clear()
         assert self.run() == ("completed", None)
-        assert scripted.calls == []
+        assert fake_agents.calls == []
         self.nothing_a_person_wrote_is_lost()
         shutil.rmtree(self.desk.base)
 
@@ -136,7 +136,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(agent=agents)
     def fail(self, agent):
-        scripted.failing.symmetric_difference_update({agent})
+        fake_agents.failing.symmetric_difference_update({agent})
 
     @rule(phase=phases)
     def delete_feedback(self, phase):
@@ -156,13 +156,13 @@ class Sessions(RuleBasedStateMachine):
 
     def run(self, session=None, **given):
         """Resume; whoever has an answer to just this task in place is not called for it again."""
-        there, scripted.calls[:] = self.answered(), []
+        there, fake_agents.calls[:] = self.answered(), []
         try:
             return self.desk.resume(session, **given)
         finally:
-            again = [(agent, task) for agent, task in scripted.calls if there.get(agent) == task]
+            again = [(agent, task) for agent, task in fake_agents.calls if there.get(agent) == task]
             assert not [agent for agent, _ in again if AGENTS[agent] not in self.again]
-            good = [call for call in scripted.calls if call[0] not in scripted.failing]
+            good = [call for call in fake_agents.calls if call[0] not in fake_agents.failing]
             assert len(good) == len(set(good))
             assert self.wrong == []
 

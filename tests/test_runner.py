@@ -14,8 +14,6 @@ from dataclasses import replace
 
 import pytest
 
-import scripted
-import unruly
 from conftest import rounds
 from haytham.agents.base import Task, load_agent
 from haytham.agents.prompt import build_prompt
@@ -27,9 +25,10 @@ from haytham.events import Events
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
 from haytham.storage.files import is_held
-from scripted import WORKFLOW, Desk, called
-from unruly import FOLDER, SEEN, wait_for
-from workers import running, start
+from support import bad_agents, fake_agents
+from support.bad_agents import FOLDER, SEEN, wait_for
+from support.fake_agents import WORKFLOW, Desk, called
+from support.subprocess_workers import running, start
 
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
 TWO = ONE.replace("agents: [a]", "agents: [b, c]")
@@ -38,14 +37,18 @@ LOCK = "p/sessions/s"
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
     SEEN.clear()
 
 
 def desk_with(base, function, workflow=ONE, **ours):
     """A session whose agents are a function of this module."""
     haytham = "".join(f"  {key}: {value}\n" for key, value in ours.items())
-    text = f"---\nmodel: python:unruly:{function}\n" + (f"haytham:\n{haytham}" if ours else "") + "---\nWrite.\n"
+    text = (
+        f"---\nmodel: python:support.bad_agents:{function}\n"
+        + (f"haytham:\n{haytham}" if ours else "")
+        + "---\nWrite.\n"
+    )
     return Desk(base, workflow, {f"agents/{name}.md": text.encode() for name in ("a" if workflow == ONE else "bc")})
 
 
@@ -76,7 +79,7 @@ def test_an_agent_is_asked_again_until_it_answers(tmp_path):
         "At last.", "m", 3, 4, ["search"], "completed"
     ]  # fmt: skip
     said = [re.sub(r"line \d+", "line N", event["error"]) for event in desk.events("agent_failed")]
-    assert said == [f"OSError in {os.path.relpath(unruly.__file__)}, line N: the line is busy"] * 2
+    assert said == [f"OSError in {os.path.relpath(bad_agents.__file__)}, line N: the line is busy"] * 2
 
 
 def test_what_an_agent_cost_stands_in_the_ledger_and_stays(tmp_path):
@@ -106,13 +109,13 @@ def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
 
 def test_a_failure_says_what_and_where(tmp_path):
     """Error Details have type, file, line, message and stack of the last failure; the phase names its agent."""
-    scripted.failing.add("a")
+    fake_agents.failing.add("a")
     desk = Desk(tmp_path, ONE)
     assert desk.resume() == ("failed", 1)
     value = output(desk)
     assert (value["error_type"], value["text"]) == ("RuntimeError", "")
     said = re.sub(r"line \d+", "line N", value["error_message"])
-    assert said == f"RuntimeError in {os.path.relpath(scripted.__file__)}, line N: a cannot"
+    assert said == f"RuntimeError in {os.path.relpath(fake_agents.__file__)}, line N: a cannot"
     assert "in write" in value["stack_trace"]
     assert desk.session.read().checkpoint(desk.phase(1)).value["errors"] == [f"a: {value['error_message']}"]
     assert "\n## Error Details\n" in (desk.folder(1) / "a.md").read_text(encoding="utf-8")
@@ -333,7 +336,7 @@ def ask_on_and_on(lock_file):
 
 def run_on(base, log):
     """Run a session through, in a process of its own; calls are appended to a file."""
-    scripted.watching.append(lambda task: note_call(log, task))
+    fake_agents.watching.append(lambda task: note_call(log, task))
     Desk(base).resume(approve_as="ann")
 
 
@@ -526,7 +529,7 @@ def test_a_fault_of_a_template_is_named_with_its_line_in_the_file(body, line):
 def test_an_answer_that_finds_something_else_in_its_place_is_kept(tmp_path):
     """What a person wrote there while the agent worked stays, is named once all have answered, and nothing is lost."""
     desk = Desk(tmp_path, TWO)
-    scripted.watching.append(lambda task: task.agent == "b" and (desk.folder(1) / "b.md").write_text("my notes\n"))
+    fake_agents.watching.append(lambda task: task.agent == "b" and (desk.folder(1) / "b.md").write_text("my notes\n"))
     with pytest.raises(InvalidDocument, match=r"b\.md:1"):
         desk.resume()
     assert (desk.folder(1) / "b.md").read_text("utf-8") == "my notes\n"

@@ -10,7 +10,6 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, settings
 
-import scripted
 from conftest import rounds
 from haytham.agents.base import Reply
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound
@@ -22,8 +21,9 @@ from haytham.session import Session
 from haytham.session.state import EMPTY, flatten, is_same, merge_patch, unflatten
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
-from hostile import values
-from scripted import Crash, Desk, Dying, called
+from support import fake_agents
+from support.fake_agents import Crash, Desk, Dying, called
+from support.hostile_inputs import values
 
 KIND = load_schema("state")
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
@@ -33,7 +33,7 @@ states = values("state").map(unflatten)
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_changes_made_at_once_are_all_kept(desk):
 
 async def remember(task):
     """Answer with the state as it was given, and change it as the agent's file says."""
-    scripted.calls.append((task.agent, task.digest))
+    fake_agents.calls.append((task.agent, task.digest))
     return Reply(json.dumps(task.state), state=json.loads(task.agent_file.rpartition("---\n")[2]))
 
 
@@ -291,7 +291,7 @@ def test_what_a_reply_changes_is_stored_with_it_and_given_to_the_next_agent(tmp_
 
 def test_an_agent_file_may_ask_for_the_state(tmp_path):
     """Instructions can show what is kept, and the task on record has it to the letter."""
-    text = "---\nmodel: python:scripted:write\n---\nNow: {{ task.state.task.current }}.\n"
+    text = "---\nmodel: python:support.fake_agents:write\n---\nNow: {{ task.state.task.current }}.\n"
     desk = Desk(tmp_path, ONE, {"agents/a.md": text.encode()})
     desk.session.update_state({"task": {"current": "{{ 7*7 }}"}})
     desk.resume()

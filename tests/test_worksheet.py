@@ -19,11 +19,11 @@ from haytham.config.agent_spec import AgentSpec
 from haytham.contracts import parse_contract
 from haytham.contracts.values import parse_value
 from haytham.errors import InvalidDocument
-from hostile import texts
-from scripted import Desk
-from test_contract import SCHEMA, json_values
-from test_contract import paths as schema_paths
-from workbook import ANSWERS, CONTRACTS, GOLDEN, IDEA, PAGES, SPECS, answered, page, pages, task
+from support.fake_agents import Desk
+from support.hostile_inputs import texts
+from support.worksheet_pages import ANSWERS, CONTRACTS, GOLDEN, IDEA, PAGES, SPECS, answered, page, pages, task
+from test_contracts import SCHEMA, json_values
+from test_contracts import paths as schema_paths
 
 NAMES = sorted(CONTRACTS)
 HOSTILE = "---\na: b\n---\n## Verdict\n- Decision: go\n| a | b |\n|---|---|\n```\n<!--\n\r## Problem\r> x\nASSUMPTION"

@@ -8,8 +8,6 @@ import shutil
 
 import pytest
 
-import scripted
-from command import IDEA, edit, haytham, session_folder
 from haytham import CheckpointManager
 from haytham.engine.runner import Runner
 from haytham.errors import StaleNeeds, WorkLeft
@@ -17,7 +15,9 @@ from haytham.events import Events
 from haytham.session.plan import summarize
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
-from scripted import AT_ONCE, WORKFLOW, Crash, Desk, Dying, called
+from support import fake_agents
+from support.cli_runner import IDEA, edit, haytham, session_folder
+from support.fake_agents import AT_ONCE, WORKFLOW, Crash, Desk, Dying, called
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
 DONE = ("completed", None)
@@ -26,7 +26,7 @@ IDS = ("p", "s")
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A session filled in by a person on worksheets alone: its pages, and the golden ones (`python tests/workbook.py`)."""
+"""A session filled in by a person on worksheets alone; `python -m support.worksheet_pages` writes the golden pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from haytham.config.agent_spec import read_agent
 from haytham.config.workflow import shipped_workflow
 from haytham.contracts import load_contract
 
-PAGES = Path(__file__).parent / "workbook_pages"
+PAGES = Path(__file__).parent / "worksheet_pages"
 GOLDEN = ("concept_expansion", "validation", "final_synthesis")
 FILES = shipped_workflow("idea_validation")
 SPECS = {

@@ -9,7 +9,7 @@ from haytham.markdown.schema import load_schema
 from haytham.session.state import EMPTY, flatten
 from haytham.text import text_digest
 
-HERE = Path(__file__).parent / "golden"
+HERE = Path(__file__).parent.parent / "golden"
 TIME = "2024-11-24T10:00:00Z"
 LATER = "2024-11-24T10:02:00Z"
 HOSTILE = "## Output\n---\n<!-- {{ 7 * 7 }} -->\n| a | b |\n```\n# Agent Output\n\nend\u2028 \n"

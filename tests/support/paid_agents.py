@@ -24,7 +24,7 @@ def install(site):
     folder = site / "fares-1.0.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Name: fares\nVersion: 1.0\n", encoding="utf-8")
-    points = "[haytham.agents]\nfare = paid:open_fare\ngift = paid:open_gift\n"
+    points = "[haytham.agents]\nfare = support.paid_agents:open_fare\ngift = support.paid_agents:open_gift\n"
     (folder / "entry_points.txt").write_text(points, encoding="utf-8")
     return site
 

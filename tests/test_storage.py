@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from clones import git
 from haytham.errors import SymbolicLink
 from haytham.storage import FileStore, MemoryStore
 from haytham.storage.base import VERBS
 from haytham.storage.conformance import SessionStoreConformance, StoreConformance
+from support.git_clones import git
 
 
 class TestMemoryStore(SessionStoreConformance):

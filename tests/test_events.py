@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-import scripted
 from haytham import events as event_module
 from haytham.engine.runner import Runner
 from haytham.events import Events
-from history_workers import past, worked_session
-from scripted import AT_ONCE, Desk, called
+from support import fake_agents
+from support.fake_agents import AT_ONCE, Desk, called
+from support.history_workers import past, worked_session
 
 ONE = """
 name: small
@@ -27,7 +27,7 @@ modes:
 
 @pytest.fixture(autouse=True)
 def anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def snapshot_in_thread(task):
 
 def test_an_agents_thread_has_async_handlers_awaited_in_the_runs_loop(tmp_path):
     """What a plain function emits from its own thread is handled by async handlers in the loop of the run."""
-    agent = b"---\nmodel: python:test_event:snapshot_in_thread\nhaytham: {retries: 0}\n---\nWrite.\n"
+    agent = b"---\nmodel: python:test_events:snapshot_in_thread\nhaytham: {retries: 0}\n---\nWrite.\n"
     desk, events, threads = Desk(tmp_path, ONE, {"agents/a.md": agent}), Events(), []
 
     async def hear(event):

@@ -11,7 +11,7 @@ from haytham.errors import InvalidDocument
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
-from hostile import FRAGMENTS, KINDS, shown_values, values
+from support.hostile_inputs import FRAGMENTS, KINDS, shown_values, values
 
 DIGEST = "sha256:" + "0" * 64
 

@@ -27,7 +27,7 @@ phases:
 modes:
   all: [1, 2, 3, 4]
 """
-AGENT_FILE = "---\nmodel: python:scripted:write\nhaytham: {retries: 0}\n---\nWrite about {{ phase }}.\n"
+AGENT_FILE = "---\nmodel: python:support.fake_agents:write\nhaytham: {retries: 0}\n---\nWrite about {{ phase }}.\n"
 HEADING = b"\n## Output\n\n"
 
 calls = []

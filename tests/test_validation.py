@@ -14,7 +14,7 @@ from haytham.config.workflow import _validator
 from haytham.markdown.check import _validators
 from haytham.markdown.schema import load_schema
 from haytham.validation import quick_validate
-from hostile import KINDS, plain_values, texts, values
+from support.hostile_inputs import KINDS, plain_values, texts, values
 
 WORKFLOW = json.loads((Path(__file__).parent.parent / "schemas" / "workflow.json").read_text(encoding="utf-8"))
 

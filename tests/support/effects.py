@@ -7,7 +7,6 @@ machine to machine (digests, ids, paths, processes) is replaced by tokens, numbe
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import re
 import shlex
@@ -24,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from command import Answer, haytham
 from haytham import clock
+from support.cli_runner import Answer, haytham, own_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "effects"
 START = datetime(2024, 11, 24, 10, tzinfo=UTC)
 LENGTH = 150  # of the path of a workspace: documents that name it are as long on every machine
@@ -186,27 +185,15 @@ class Workspaces:
 def still(folder, step):
     """Hold still what differs from run to run: time, ids, durations, how bytes are packed, modules of a workspace."""
     numbers, pack = count(), zlib.compressobj
-    path, hooks = list(sys.path), list(sys.path_hooks)
     with (
         chdir(folder),
+        own_modules(folder),
         clock.override(lambda: START + timedelta(minutes=step), lambda: f"{step:02x}{next(numbers):04x}"),
         patch.object(clock, "monotonic", lambda: 0.0),
         patch.object(os, "fsync", lambda _file: None),  # a workspace does not outlive its test
         patch.object(zlib, "compressobj", lambda _level=0, *more, **named: pack(0, *more, **named)),
     ):
         yield
-    sys.path[:], sys.path_hooks[:] = path, hooks
-    _forget_modules(str(folder))
-
-
-def _forget_modules(folder):
-    """Let the next workspace in a folder have modules of its own under the same names."""
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(folder):
-            del sys.modules[name]
-    for place in [place for place in sys.path_importer_cache if place.startswith(folder)]:
-        del sys.path_importer_cache[place]
-    importlib.invalidate_caches()
 
 
 # Effects.

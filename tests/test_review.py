@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-import scripted
-from command import edit
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.session.plan import summarize
 from haytham.session.review import ReviewGate, save_request
 from haytham.session.validate import validate_tree
-from scripted import Crash, Desk, Dying, called
+from support import fake_agents
+from support.cli_runner import edit
+from support.fake_agents import Crash, Desk, Dying, called
 
-PAID = b"---\nmodel: python:paid:cheap\nhaytham: {retries: 0}\n---\nWrite.\n"
+PAID = b"---\nmodel: python:support.paid_agents:cheap\nhaytham: {retries: 0}\n---\nWrite.\n"
 
 
 @pytest.fixture(autouse=True)
 def _anew():
-    scripted.forget()
+    fake_agents.forget()
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_only_pages_that_are_not_the_agents_count_as_changed(desk):
 @pytest.fixture
 def mended(tmp_path):
     """A session whose first agent failed, and whose page a person wrote then."""
-    scripted.failing.add("a")
+    fake_agents.failing.add("a")
     made = Desk(tmp_path)
     assert made.resume() == ("failed", 1)
     assert "stack_trace" in output(made, 1, "a")
@@ -134,7 +134,7 @@ def test_a_decision_on_a_mended_page_completes_the_phase(mended, decide):
     assert ("errors" in record, record["completed"] is None) == (False, False)
     assert [(row["agent_name"], row["status"]) for row in record["ledger"]] == [("a", "completed")]
     assert validate_tree(mended.session.store).problems == ()
-    scripted.failing.clear()
+    fake_agents.failing.clear()
     assert mended.resume() == (("waiting", 1) if decide is request_changes else ("waiting", 2))
     assert called() == (["a"] if decide is request_changes else ["b", "c"])
 
@@ -158,14 +158,14 @@ def test_a_page_that_a_person_wrote_is_completed_when_it_is_approved(tmp_path):
 def test_a_decision_leaves_a_phase_that_did_not_run_to_its_end_as_it_is(desk):
     """One mended page beside one that still failed: the phase stays failed, and only the other agent runs."""
     desk.approve(1)
-    scripted.failing.update("bc")
+    fake_agents.failing.update("bc")
     assert desk.resume() == ("failed", 2)
     desk.edit(2, "b", "# b\n\nRepaired.")
     desk.gate.open_review(2)
     desk.edit_feedback(2, approved="true")
     desk.gate.bind_editor_decisions("ann")
     assert checkpoint(desk, 2)["status"] == "failed"
-    scripted.failing.clear()
+    fake_agents.failing.clear()
     called()
     desk.resume()
     assert called() == ["c"]
@@ -268,7 +268,7 @@ def test_in_a_sequential_phase_later_agents_run_if_their_task_changed(third):
     third.request_changes(3, "Shorter.", agents=["e"])
     assert third.resume() == ("waiting", 3)
     assert called() == ["e"]
-    scripted.constant.add("d")
+    fake_agents.constant.add("d")
     third.request_changes(3, "Shorter.", agents=["d"])
     assert third.resume() == ("waiting", 3)
     assert called() == ["d", "e"]

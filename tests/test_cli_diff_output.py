@@ -15,7 +15,7 @@ from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.cli.diff_output import render_diff, stat, to_json
 from haytham.history.compare import Change, CompareSide, compare
 from haytham.session.paths import NEVER_FROZEN
-from hostile import texts
+from support.hostile_inputs import texts
 
 IDS = ("p", "s")
 AGENT = {"agent_name": "concept_expansion", "status": "completed", "cost": 0.0375}

@@ -13,13 +13,13 @@ import pexpect
 import pytest
 from click import Context
 
-from command import IDEA, command, edit, environment, frozen, haytham, process, session_folder
 from haytham import clock
 from haytham.cli.app import root
 from haytham.cli.output import SnapshotTreeView, format_size, render_table
 from haytham.history.fork import build_forest
 from haytham.history.snapshot import Snapshot
 from haytham.storage.files import FileStore
+from support.cli_runner import IDEA, command, edit, environment, frozen, haytham, process, session_folder
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
 ROW = ["id", "number", "kind", "phase", "status", "label", "time", "raw", "added", "parent", "session", "project"]

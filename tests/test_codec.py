@@ -19,7 +19,7 @@ from haytham.markdown.codec import (
     unfence,
 )
 from haytham.markdown.schema import load_schema
-from hostile import texts
+from support.hostile_inputs import texts
 
 FEEDBACK = load_schema("user_feedback")
 

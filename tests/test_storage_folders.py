@@ -12,8 +12,8 @@ import pytest
 
 from haytham.errors import WriteConflict
 from haytham.storage import FileStore, bytes_digest
+from support.subprocess_workers import fail_at, runs_to_its_end
 from test_faults import raises_input_output_error
-from workers import fail_at, runs_to_its_end
 
 FILES = [("a.md", b"1" * 5000), ("b/c/d.md", b"2"), ("b/e.md", b""), ("f/g/", b""), ("b/c/h.md", b"3")]
 WHOLE = {f"p/new/{key}": data for key, data in FILES if not key.endswith("/")}

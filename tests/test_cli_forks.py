@@ -5,7 +5,7 @@ from __future__ import annotations
 import pexpect
 import pytest
 
-from command import IDEA, command, edit, environment, frozen, haytham, workflow
+from support.cli_runner import IDEA, command, edit, environment, frozen, haytham, workflow
 
 SESSIONS = "projects/rain_barrels/sessions"
 CONCEPT = "phase_1_concept/concept_expansion.md"

@@ -7,8 +7,8 @@ import textwrap
 
 from click import Context
 
-from command import root
-from effects import Edit, Remove, Scenario, Write
+from support.cli_runner import root
+from support.effects import Edit, Remove, Scenario, Write
 
 BUILT_IN = "run 'Lend rain barrels to gardens' --no-input"
 IDEA = "'Lend rain barrels' --name Rain"

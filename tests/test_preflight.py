@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from command import IDEA, edit, haytham, session_folder, workflow
 from haytham.config.workflow import FILE, WorkflowFiles, shipped_workflow
 from haytham.engine.preflight import check_workflow
+from support.cli_runner import IDEA, edit, haytham, session_folder, workflow
 
 YAML = "phases[1].when: "
 AGENT = "agents/two.md:"

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hostile
-import paid
-from command import IDEA, haytham, session_folder, workflow
 from haytham import CheckpointManager
 from haytham.agents.base import Reply
 from haytham.engine.invoke import RunOptions
 from haytham.redact import environment_secrets, redact, redact_values
-from scripted import AGENT_FILE, WORKFLOW, Desk
+from support import hostile_inputs, paid_agents
+from support.cli_runner import IDEA, haytham, session_folder, workflow
+from support.fake_agents import AGENT_FILE, WORKFLOW, Desk
 
 HUNTER = "hunter2-hunter2"
 PEM = "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n"
@@ -221,7 +220,7 @@ def test_code_and_specifications_are_unchanged(text):
     assert redact(text) == text
 
 
-@given(hostile.texts)
+@given(hostile_inputs.texts)
 def test_masking_twice_is_masking_once(text):
     """What was masked holds no more secrets, whatever it was."""
     assert redact(redact(text)) == redact(text)
@@ -323,8 +322,8 @@ def test_the_worksheet_repeats_what_a_person_wrote(tmp_path):
 )
 def test_every_part_of_a_reply_is_redacted(tmp_path, part):
     """Text, state and tools: whatever of a reply is stored is stored without the value."""
-    paid.ANSWERS[:] = [Reply(**{"text": "Fine.", **part})]
-    agent = AGENT_FILE.replace("scripted:write", "paid:given")
+    paid_agents.ANSWERS[:] = [Reply(**{"text": "Fine.", **part})]
+    agent = AGENT_FILE.replace("support.fake_agents:write", "support.paid_agents:given")
     desk = Desk(tmp_path, WORKFLOW, {"agents/a.md": agent.encode()})
     assert desk.resume(ways=RunOptions(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and HUNTER.encode() in path.read_bytes()] == []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from tempfile import TemporaryDirectory
 
-from effect_scenarios import ALL
-from effects import GOLDEN, Workspaces, effects
+from support.effect_scenarios import ALL
+from support.effects import GOLDEN, Workspaces, effects
 
 if __name__ == "__main__":
     wanted = set(sys.argv[1:]) or {scenario.name for scenario in ALL}

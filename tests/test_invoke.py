@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pytest
 
-import paid
 from haytham import History
 from haytham.agents.base import Reply, runs_code
 from haytham.engine.invoke import RunOptions
@@ -23,7 +22,8 @@ from haytham.session.plan import summarize
 from haytham.session.spend_log import CallRecord, SpendLog, SpendSummary
 from haytham.storage import MemoryStore
 from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
-from scripted import AT_ONCE, Crash, Desk, Dying
+from support import paid_agents
+from support.fake_agents import AT_ONCE, Crash, Desk, Dying
 from test_agent_llm import hello, serving
 
 ONE = "name: one\nphases:\n  - {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
@@ -33,20 +33,20 @@ IN_TURN = ONE.replace("agents: [a]", "agents: [a, b, c, d], run: sequential")
 
 @pytest.fixture(autouse=True)
 def _anew():
-    paid.forget()
+    paid_agents.forget()
 
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder with the package of adapters that `paid` installs, where Python finds it."""
-    folder = paid.install(tmp_path / "site")
+    folder = paid_agents.install(tmp_path / "site")
     monkeypatch.syspath_prepend(folder)
     return folder
 
 
 def desk_of(base, function, workflow=ONE, *, models=None, **ours):
     """A session whose agents are a function of `paid`, or models in order."""
-    model = json.dumps(models or f"python:paid:{function}")
+    model = json.dumps(models or f"python:support.paid_agents:{function}")
     rules = "".join(f"  {key}: {value}\n" for key, value in {"retries": 0, **ours}.items())
     text = f"---\nmodel: {model}\nhaytham:\n{rules}---\nWrite.\n"
     return Desk(base, workflow, {f"agents/{name}.md": text.encode() for name in "abcd"})
@@ -86,7 +86,9 @@ def test_a_call_is_reserved_before_it_is_made_and_settled_after(tmp_path):
 @pytest.mark.parametrize("reply", ["", " \n\t\n"])
 def test_an_empty_reply_is_a_failure(tmp_path, monkeypatch, reply):
     """Nothing but blanks is no answer: it is asked again as often as the file says, paid for, and then failed."""
-    monkeypatch.setattr(paid, "empty", lambda _task: Reply(reply, input_tokens=3, output_tokens=0), raising=False)
+    monkeypatch.setattr(
+        paid_agents, "empty", lambda _task: Reply(reply, input_tokens=3, output_tokens=0), raising=False
+    )
     desk = desk_of(tmp_path, "empty", retries=1)
     assert desk.resume() == ("failed", 1)
     value = output(desk)
@@ -96,8 +98,8 @@ def test_an_empty_reply_is_a_failure(tmp_path, monkeypatch, reply):
 
 def test_an_empty_reply_leaves_the_word_to_the_next_model(tmp_path, monkeypatch):
     """A model that says nothing is followed by the next one of the list."""
-    monkeypatch.setattr(paid, "empty", lambda _task: "", raising=False)
-    desk = desk_of(tmp_path, "", models=["python:paid:empty", "python:paid:cheap"])
+    monkeypatch.setattr(paid_agents, "empty", lambda _task: "", raising=False)
+    desk = desk_of(tmp_path, "", models=["python:support.paid_agents:empty", "python:support.paid_agents:cheap"])
     assert desk.resume() == ("waiting", 1)
     assert output(desk)["status"] == "completed"
 
@@ -129,10 +131,10 @@ def test_the_worksheet_spends_nothing(tmp_path):
     assert account(desk) == SpendSummary()
 
 
-@pytest.mark.parametrize("model", ["python:paid:scripted", "command:false"])
+@pytest.mark.parametrize("model", ["python:support.paid_agents:scripted", "command:false"])
 def test_a_failed_call_of_own_code_takes_nothing(tmp_path, model):
     """A function or a program reserves nothing: a call of it that fails takes nothing off a limit."""
-    paid.ANSWERS.append(RuntimeError("it broke"))
+    paid_agents.ANSWERS.append(RuntimeError("it broke"))
     desk = desk_of(tmp_path, "", models=model, retries=2)
     desk.session.update_manifest({"max_tokens": 10})
     assert desk.resume() == ("failed", 1)
@@ -162,7 +164,7 @@ def test_a_limit_that_is_reached_stops_the_next_call_of_own_code(tmp_path, limit
     desk = desk_of(tmp_path, "cheap", IN_TURN)
     desk.session.update_manifest(limit)
     assert desk.resume() == ("paused", 1)
-    assert paid.SEEN == ["a", "b"]
+    assert paid_agents.SEEN == ["a", "b"]
     assert [event["why"] for event in desk.events("budget_reached")] == [why]
 
 
@@ -172,7 +174,7 @@ def test_an_adapter_that_declares_itself_free_reserves_nothing(tmp_path):
     desk = desk_of(tmp_path, "", FOUR, models="gift:cheap")
     desk.session.update_manifest({"max_cost": "0", "max_tokens": 0})
     assert desk.resume() == ("waiting", 1)
-    assert (len(paid.SEEN), account(desk)) == (4, SpendSummary())
+    assert (len(paid_agents.SEEN), account(desk)) == (4, SpendSummary())
     desk = desk_of(tmp_path / "failing", "", models=["gift:broken", "fare:cheap"])
     desk.session.update_manifest({"max_cost": "0.1"})
     assert desk.resume() == ("waiting", 1)
@@ -182,9 +184,9 @@ def test_an_adapter_that_declares_itself_free_reserves_nothing(tmp_path):
 @pytest.mark.usefixtures("site")
 def test_code_of_another_package_is_not_imported_to_find_out_that_it_is_code(tmp_path, monkeypatch):
     """Whether an installed adapter needs trust is told by its registration alone."""
-    monkeypatch.delitem(sys.modules, "paid")
+    monkeypatch.delitem(sys.modules, "support.paid_agents")
     assert (runs_code("fare:cheap"), runs_code("gift:cheap"), runs_code("openai:gpt-4o")) == (True, True, False)
-    assert "paid" not in sys.modules
+    assert "support.paid_agents" not in sys.modules
 
 
 # The budget.
@@ -197,12 +199,12 @@ def test_of_four_at_once_two_are_called_and_two_wait_for_a_higher_limit(tmp_path
     one = Spending(desk).estimate
     desk.session.update_manifest({"max_tokens": 2 * one})
     assert desk.resume() == ("paused", 1)
-    assert sorted(paid.SEEN) == ["a", "b"]
+    assert sorted(paid_agents.SEEN) == ["a", "b"]
     assert summarize(desk.session.read()).status == "paused"
-    paid.forget()
+    paid_agents.forget()
     desk.session.update_manifest({"max_tokens": 9 * one})
     assert desk.resume() == ("waiting", 1)
-    assert sorted(paid.SEEN) == ["c", "d"]
+    assert sorted(paid_agents.SEEN) == ["c", "d"]
     assert summarize(desk.session.read()).status == "waiting"
 
 
@@ -213,7 +215,7 @@ class Spending:
         scratch = desk_of(desk.base / "scratch", "", FOUR, models="fare:cheap", max_output_tokens=1000)
         scratch.resume()
         self.estimate = account(scratch).calls[0].reserved.tokens
-        paid.forget()
+        paid_agents.forget()
 
 
 @pytest.mark.usefixtures("site")
@@ -231,7 +233,7 @@ def test_known_costs_pause_the_next_call(tmp_path):
     desk = desk_of(tmp_path, "cheap", IN_TURN)
     desk.session.update_manifest({"max_cost": "0.5"})
     assert desk.resume() == ("paused", 1)
-    assert paid.SEEN == ["a", "b"]
+    assert paid_agents.SEEN == ["a", "b"]
     (why,) = {event["why"] for event in desk.events("budget_reached")}
     assert why == "$0.50 are spent, which is the limit of $0.50"
 
@@ -301,7 +303,7 @@ def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path, site):
     desk = desk_of(tmp_path, "", models="fare:die", max_output_tokens=100)
     program = (
         "import sys; sys.path[:0] = ['tests', sys.argv[2]]\n"
-        "from pathlib import Path; from test_calling import again\n"
+        "from pathlib import Path; from test_invoke import again\n"
         "again(Path(sys.argv[1]))\n"
     )
     for _ in range(2):
@@ -355,19 +357,22 @@ def test_a_line_that_makes_no_sense_counts_for_nothing(junk):
 
 def test_models_are_tried_in_order(tmp_path):
     """Where a model fails for good, the next one of the list is asked; all calls are counted."""
-    desk = desk_of(tmp_path, "", models=["python:paid:broken", "python:paid:cheap"])
+    desk = desk_of(tmp_path, "", models=["python:support.paid_agents:broken", "python:support.paid_agents:cheap"])
     assert desk.resume() == ("waiting", 1)
     value = output(desk)
     assert (value["text"], value["model"], value["input_tokens"]) == ("From a.", "m", 5)
-    assert [call.model for call in account(desk).calls] == ["python:paid:broken", "python:paid:cheap"]
+    assert [call.model for call in account(desk).calls] == [
+        "python:support.paid_agents:broken",
+        "python:support.paid_agents:cheap",
+    ]
 
 
 def test_what_cannot_get_better_is_not_tried_again(tmp_path):
     """An error that says so is final, however many retries the file allows."""
-    paid.ANSWERS.append(AgentError("no such model", retry=False, input_tokens=0, output_tokens=0, cost=0.0))
+    paid_agents.ANSWERS.append(AgentError("no such model", retry=False, input_tokens=0, output_tokens=0, cost=0.0))
     desk = desk_of(tmp_path, "scripted", retries=5)
     assert desk.resume() == ("failed", 1)
-    assert len(paid.SEEN) == 1
+    assert len(paid_agents.SEEN) == 1
     assert account(desk).total == UsageTotal(calls=1)
 
 
@@ -395,7 +400,7 @@ ASKS = b"""{"x-contract": "short/1", "title": "short", "type": "object", "proper
   {"answer": {"type": "string", "minLength": 3, "x-location": "Answer", "x-ask": "What?"}}, "required": ["answer"]}"""
 
 
-def bound(base, model="python:paid:scripted", **ours):
+def bound(base, model="python:support.paid_agents:scripted", **ours):
     """A desk whose agent has a contract of the workflow's own."""
     rules = "".join(f"  {key}: {value}\n" for key, value in {"retries": 0, "contract": "short", **ours}.items())
     text = f"---\nmodel: {model}\nhaytham:\n{rules}---\nWrite.\n"
@@ -404,41 +409,41 @@ def bound(base, model="python:paid:scripted", **ours):
 
 def test_what_a_reply_misses_goes_back_with_the_exact_complaints(tmp_path):
     """A reply that breaks its contract is asked for again, with itself and its faults; the tokens of both count."""
-    paid.ANSWERS.extend(["No heading.", "## Answer\n\nIt is so.\n"])
+    paid_agents.ANSWERS.extend(["No heading.", "## Answer\n\nIt is so.\n"])
     desk = bound(tmp_path)
     assert desk.resume() == ("waiting", 1)
-    assert "No heading." in paid.SEEN[1]
-    assert "Answer: " in paid.SEEN[1].partition("# What is wrong with it")[2]
+    assert "No heading." in paid_agents.SEEN[1]
+    assert "Answer: " in paid_agents.SEEN[1].partition("# What is wrong with it")[2]
     value = output(desk)
     assert (value["text"], value["input_tokens"]) == ("## Answer\n\nIt is so.\n", 20)
 
 
 def test_a_reply_that_stays_broken_is_the_agents_failure_and_can_be_mended(tmp_path):
     """After the repairs that are allowed it fails with the complaints and its last words, which a person may mend."""
-    paid.ANSWERS.append("No heading.")
+    paid_agents.ANSWERS.append("No heading.")
     desk = bound(tmp_path, repairs=1)
     assert desk.resume() == ("failed", 1)
-    assert len(paid.SEEN) == 2
+    assert len(paid_agents.SEEN) == 2
     value = output(desk)
     assert (value["text"], value["error_type"], value["input_tokens"]) == ("No heading.", "ContractViolation", 20)
     path = desk.folder(1) / "a.md"
     path.write_text(path.read_text("utf-8").replace("No heading.", "## Answer\n\nBy hand.\n"), "utf-8")
     assert desk.resume() == ("waiting", 1)
-    assert len(paid.SEEN) == 2
+    assert len(paid_agents.SEEN) == 2
 
 
 def test_what_a_person_left_short_is_not_sent_back(tmp_path):
     """An agent that keeps a person's short answer is not asked to pad it; one that shortens another's is."""
-    paid.ANSWERS.append("## Answer\n\nIt is so.\n")
+    paid_agents.ANSWERS.append("## Answer\n\nIt is so.\n")
     desk = bound(tmp_path, repairs=0)
     assert desk.resume() == ("waiting", 1)
     desk.edit(1, "a", "## Answer\n\nNo\n")
     for _ in range(2):
-        paid.ANSWERS[:] = ["## Answer\n\nNo\n\n## More\n\nOn top.\n"]
+        paid_agents.ANSWERS[:] = ["## Answer\n\nNo\n\n## More\n\nOn top.\n"]
         desk.request_changes(1, "More.")
         assert desk.resume() == ("waiting", 1)
     desk.request_changes(1, "Shorter.")
-    paid.ANSWERS[:] = ["## Answer\n\nN\n"]
+    paid_agents.ANSWERS[:] = ["## Answer\n\nN\n"]
     assert desk.resume() == ("failed", 1)
 
 
@@ -446,17 +451,17 @@ def test_an_answer_that_was_cut_off_is_sent_back_too(tmp_path):
     """That it was stopped at the most it may write is one complaint more, so that the next one is shorter."""
     cut = AgentError("was cut off at its 10 output tokens", text="## Ans", input_tokens=1, output_tokens=10, cost=0.0)
     cut.cut_off = True
-    paid.ANSWERS.extend([cut, "## Answer\n\nIt is so.\n"])
+    paid_agents.ANSWERS.extend([cut, "## Answer\n\nIt is so.\n"])
     desk = bound(tmp_path)
     assert desk.resume() == ("waiting", 1)
-    assert "was cut off at its 10 output tokens" in paid.SEEN[1]
+    assert "was cut off at its 10 output tokens" in paid_agents.SEEN[1]
 
 
 def test_without_a_contract_a_cut_is_a_failure(tmp_path):
     """Nobody would notice the missing end: so it is told, and what came is kept."""
     cut = AgentError("was cut off", text="half", retry=False)
     cut.cut_off = True
-    paid.ANSWERS.append(cut)
+    paid_agents.ANSWERS.append(cut)
     desk = desk_of(tmp_path, "scripted")
     assert desk.resume() == ("failed", 1)
     assert output(desk)["text"] == "half"
@@ -467,10 +472,10 @@ GOOD = "## Answer\n\nIt is so.\n"
 
 def test_a_time_out_in_a_repair_round_keeps_the_paid_answer(tmp_path):
     """The round that failed is tried again with the same prompt; what was paid for before is not asked for again."""
-    paid.ANSWERS.extend(["No heading.", 5.0, GOOD])
+    paid_agents.ANSWERS.extend(["No heading.", 5.0, GOOD])
     desk = bound(tmp_path, retries=1, repairs=1, timeout=0.5)
     assert desk.resume() == ("waiting", 1)
-    first, repair, again = paid.SEEN
+    first, repair, again = paid_agents.SEEN
     assert (repair == again, "No heading." in repair, "No heading." in first) == (True, True, False)
     assert output(desk)["text"] == GOOD
     assert [call.outcome for call in account(desk).calls] == ["completed", "failed", "completed"]
@@ -478,43 +483,43 @@ def test_a_time_out_in_a_repair_round_keeps_the_paid_answer(tmp_path):
 
 def test_a_time_out_uses_up_no_repair(tmp_path):
     """Tries and repairs are counted apart: after a failed try all repairs that are allowed are still there."""
-    paid.ANSWERS.extend(["No heading.", 5.0, "Still none.", GOOD])
+    paid_agents.ANSWERS.extend(["No heading.", 5.0, "Still none.", GOOD])
     desk = bound(tmp_path, retries=1, repairs=2, timeout=0.5)
     assert desk.resume() == ("waiting", 1)
-    assert ["Still none." in prompt for prompt in paid.SEEN] == [False, False, False, True]
+    assert ["Still none." in prompt for prompt in paid_agents.SEEN] == [False, False, False, True]
 
 
 def test_a_reply_that_was_sent_back_in_vain_is_kept(tmp_path):
     """Where no answer comes to a repair at all, the agent fails with the reply that was paid for; it can be mended."""
-    paid.ANSWERS.extend(["No heading.", AgentError("the line is dead", text="No h")])
+    paid_agents.ANSWERS.extend(["No heading.", AgentError("the line is dead", text="No h")])
     desk = bound(tmp_path, retries=1)
     assert desk.resume() == ("failed", 1)
     value = output(desk)
     assert (value["text"], value["error_type"]) == ("No heading.", "ContractViolation")
     first, *rest = value["error_message"].split("\n")[1:]
     assert (first.strip(), len(rest) > 0) == ("it was sent back, and no answer came: the line is dead", True)
-    assert ["No heading." in prompt for prompt in paid.SEEN] == [False, True, True]
+    assert ["No heading." in prompt for prompt in paid_agents.SEEN] == [False, True, True]
     desk.edit(1, "a", GOOD)
     assert desk.resume() == ("waiting", 1)
 
 
 def test_the_next_model_repairs_what_the_one_before_it_wrote(tmp_path):
     """A model that fails in a repair round leaves the reply that was paid for to the next one of the list."""
-    paid.ANSWERS.extend(["No heading.", AgentError("gone", retry=False), GOOD])
-    desk = bound(tmp_path, model="[python:paid:scripted, python:test_calling:second]", repairs=1)
+    paid_agents.ANSWERS.extend(["No heading.", AgentError("gone", retry=False), GOOD])
+    desk = bound(tmp_path, model="[python:support.paid_agents:scripted, python:test_invoke:second]", repairs=1)
     assert desk.resume() == ("waiting", 1)
     assert [call.model for call in account(desk).calls] == [
-        "python:paid:scripted",
-        "python:paid:scripted",
-        "python:test_calling:second",
+        "python:support.paid_agents:scripted",
+        "python:support.paid_agents:scripted",
+        "python:test_invoke:second",
     ]
-    assert paid.SEEN[1] == paid.SEEN[2]
+    assert paid_agents.SEEN[1] == paid_agents.SEEN[2]
     assert output(desk)["text"] == GOOD
 
 
 def second(task):
-    """Answer as `paid.scripted` does, under another name."""
-    return paid.scripted(task)
+    """Answer as `paid_agents.scripted` does, under another name."""
+    return paid_agents.scripted(task)
 
 
 # What went wrong once.
@@ -533,7 +538,7 @@ def test_an_answer_that_cannot_be_recorded_is_worth_no_less(tmp_path):
     """What was paid for is stored, and nobody is asked again because of it."""
     desk = desk_of(tmp_path, "cheap", retries=2)
     assert desk.resume(ways=replace(AT_ONCE, recorder=Unwritable())) == ("waiting", 1)
-    assert (paid.SEEN, output(desk)["text"]) == (["a"], "From a.")
+    assert (paid_agents.SEEN, output(desk)["text"]) == (["a"], "From a.")
 
 
 def test_a_wrong_change_of_the_state_does_not_hide_what_was_paid(tmp_path):
@@ -557,7 +562,7 @@ def test_a_free_failure_makes_an_unknown_price_no_zero():
 
 def test_the_last_words_of_a_failed_agent_hold_no_secret(tmp_path, monkeypatch):
     """What a program printed before it failed is stored, but for keys."""
-    paid.ANSWERS.append(AgentError("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
+    paid_agents.ANSWERS.append(AgentError("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
     desk = desk_of(tmp_path, "scripted")
     desk.resume(ways=replace(AT_ONCE, secrets=("zq-FAKE-SECRET-123456",)))
     assert output(desk)["text"] == "my key is ***"

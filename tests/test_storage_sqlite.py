@@ -18,7 +18,7 @@ from conftest import rounds
 from haytham.errors import HaythamError, LockTimeout
 from haytham.storage import SqliteStore
 from haytham.storage.conformance import StoreConformance
-from workers import FORK, apart, running, together
+from support.subprocess_workers import FORK, apart, running, together
 
 WRITERS = 4
 

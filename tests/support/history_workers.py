@@ -18,7 +18,7 @@ from haytham.session import Session
 from haytham.session.plan import summarize
 from haytham.storage import ANY, FileStore, bytes_digest
 from haytham.storage.base import check_precondition
-from workers import FORK, running
+from support.subprocess_workers import FORK, running
 
 WORKFLOW = """
 name: small
@@ -29,7 +29,7 @@ phases:
 modes:
   all: [1, 2, 3]
 """
-AGENT_FILE = b"---\nmodel: python:scripted:write\n---\nWrite about {{ phase }}.\n"
+AGENT_FILE = b"---\nmodel: python:support.fake_agents:write\n---\nWrite about {{ phase }}.\n"
 AGENTS = {1: "a", 2: "b", 3: "c"}
 FOLDERS = {1: "phase_1_one", 2: "phase_2_two", 3: "phase_3_three"}
 PATHS = {number: f"{folder}/{AGENTS[number]}.md" for number, folder in FOLDERS.items()}

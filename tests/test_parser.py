@@ -14,8 +14,8 @@ from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
 from haytham.text import conflict_lines
-from hostile import CONFLICT, KINDS, texts, values
-from make_golden import GOLDEN, drawn
+from support.hostile_inputs import CONFLICT, KINDS, texts, values
+from support.make_golden import GOLDEN, drawn
 
 NAMES = sorted(GOLDEN)
 

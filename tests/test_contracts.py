@@ -17,7 +17,7 @@ from haytham.contracts import load_contract, parse_contract
 from haytham.contracts.check import claims
 from haytham.contracts.values import InvalidCell, parse_value
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound
-from hostile import FRAGMENTS, texts
+from support.hostile_inputs import FRAGMENTS, texts
 
 COLUMNS = {
     "name": {"type": "string", "x-location": "Name", "minLength": 2},

@@ -9,9 +9,9 @@ from functools import partial
 import pexpect
 import pytest
 
-from command import IDEA, command, environment, frozen, haytham, session_folder
 from haytham import CheckpointManager
-from workers import runs_to_its_end
+from support.cli_runner import IDEA, command, environment, frozen, haytham, session_folder
+from support.subprocess_workers import runs_to_its_end
 
 
 @pytest.fixture(scope="module")

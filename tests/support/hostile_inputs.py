@@ -11,7 +11,7 @@ from haytham.markdown.schema import load_schema
 
 KINDS = sorted(
     path.stem
-    for path in (Path(__file__).parent.parent / "schemas").glob("*.json")
+    for path in (Path(__file__).parent.parent.parent / "schemas").glob("*.json")
     if "x-kind" in json.loads(path.read_text(encoding="utf-8"))
 )
 
@@ -184,7 +184,9 @@ def _of_type(kind, about):  # noqa: PLR0911 - one return a type
 
 def shown_values(kind_name):
     """Values of what a kind only shows."""
-    schema = json.loads((Path(__file__).parent.parent / "schemas" / f"{kind_name}.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        (Path(__file__).parent.parent.parent / "schemas" / f"{kind_name}.json").read_text(encoding="utf-8")
+    )
     shown = {name: about for name, about in schema["properties"].items() if about.get("x-derived")}
     made = {name: _shown(about) for name, about in shown.items()}
     return st.fixed_dictionaries({**made, "phase_name": lines, "agent_title": lines})
