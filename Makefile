@@ -6,13 +6,16 @@ READY := $(VENV)/ready
 
 unexport PYTHONDONTWRITEBYTECODE  # bytecode is compiled once, not at every start
 
-.PHONY: demo test test-llm lint format soak golden bench clean
+.PHONY: demo test check test-llm lint format soak golden bench clean
 
 demo: $(READY)
 	$(BIN)/python examples/idea_validation.py
 
 test: lint
 	$(BIN)/python -m pytest -n auto -q
+
+check: lint  # for daily work: all but the tests listed in tests/slow_tests.txt
+	$(BIN)/python -m pytest -n auto -q -m 'not slow and not llm'
 
 test-llm: $(READY)  # OPENAI_BASE_URL names the server to ask, OPENAI_API_KEY its key
 	$(BIN)/python -m pytest -q -m llm

@@ -17,13 +17,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
+from haytham import CheckpointManager, ProjectManager, Workspace
 from haytham.config.workflow import WorkflowFiles
 from haytham.session.plan import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from haytham.app.history import SessionHistory
     from haytham.history.snapshot import Snapshot
 
 IDEA = "A handbook of Python's modules for work with texts and files, written from their docstrings."
@@ -54,9 +55,9 @@ class Branch(NamedTuple):
     name: str
 
     @property
-    def history(self) -> History:
+    def history(self) -> SessionHistory:
         """Its past; what it is now is `history.session`."""
-        return History(Session(FileStore(self.base), self.project, self.name))
+        return Workspace(self.base).open(self.project, self.name).history
 
 
 def main(base: Path) -> None:
@@ -88,7 +89,7 @@ def live(branch: Branch, day: int) -> None:
 def work(branch: Branch, day: int) -> None:
     """Do a day's tasks. `step` counts them, and takes a snapshot by itself where the workflow says so."""
     history = branch.history
-    history.events.on("snapshot_taken", lambda event: tell(history.get(event.facts["snapshot"])))
+    history.events.on("snapshot_saved", lambda event: tell(history.get(event.facts["snapshot"])))
     say(f"\n== Day {day} on {branch.name}")
     say(f"so far: {history.session.state()['summary'] or 'nothing'}")
     phase, modules = TASKS[branch.name, day]
@@ -122,7 +123,7 @@ def save(branch: Branch, phase: int, agent: str, text: str) -> None:
 
 
 def documented(module: str) -> Iterator[tuple[str, str]]:
-    """The functions and classes of a module that have something to say, and what."""
+    """Return the functions and classes of a module that have a docstring, and its text."""
     for name, found in vars(import_module(module)).items():
         own = str(getattr(found, "__module__", "")).partition(".")[0] == module
         if own and callable(found) and found.__doc__ and not name.startswith("_"):
@@ -130,7 +131,7 @@ def documented(module: str) -> Iterator[tuple[str, str]]:
 
 
 def chapter(module: str, entries: list[tuple[str, str]]) -> str:
-    """A page with all that is said."""
+    """Return a page with all docstrings."""
     return f"# {module}\n" + "".join(f"\n## {name}\n\n{text}\n" for name, text in entries)
 
 
@@ -146,7 +147,7 @@ def fork(branch: Branch) -> Branch:
     purpose = "Would a line an entry do?"
     child = history.fork(day_2, name="experiment", purpose=purpose, metadata={"decide": "after day 3"})
     say(f"\n== Fork of {branch.name} as it was in snapshot {day_2.number}: {child.session_id}\npurpose: {purpose}")
-    tell(History(child).list()[0])
+    tell(child.history.list()[0])
     return branch._replace(name=child.session_id)
 
 
@@ -164,33 +165,34 @@ def tell_statistics(base: Path, project: str) -> None:
     for history in histories.values():
         tell_branch(history)
     tell_history(base / project / "history", list(histories.values()))
-    tell_independence({name: texts_of(history.session) for name, history in histories.items()})
+    tell_independence({name: texts_of(base, project, name) for name, history in histories.items()})
     say(f"\nkeep what was tried, too:  haytham merge {project}/experiment --phase 4")
     say(f"or be rid of it:           haytham discard {project}/experiment")
 
 
-def tell_branch(history: History) -> None:
+def tell_branch(history: SessionHistory) -> None:
     """Print the days, the tasks, the cost and the snapshots of a branch."""
     session, snapshots = history.session, history.list()[::-1]
     reading, days = session.read(), session.state()["memory"]["session"]
-    rows = [row for value in summarize(reading).checkpoints.values() for row in value["ledger"]]
-    origin = reading.manifest.value.get("forked_from")
+    rows = [row for value in summarize(reading).checkpoints.values() for row in value.ledger]
+    origin = reading.manifest.value.forked_from
     own = f", {snapshots[-1].step - snapshots[0].step} of them its own, since {origin} was forked" if origin else ""
     tasks = ", ".join(f"{day}: {len(done)}" for day, done in days.items())
     say(f"{session.session_id}: {len(days)} days, {sum(map(len, days.values()))} tasks ({tasks}){own}")
-    say(f"  cost ${sum(row['cost'] for row in rows):.2f}")
+    say(f"  cost ${sum(row.cost or 0 for row in rows):.2f}")
     for one in snapshots:
         tell(one)
 
 
-def tell_history(folder: Path, histories: list[History]) -> None:
+def tell_history(folder: Path, histories: list[SessionHistory]) -> None:
     """Print what all snapshots take, what plain copies of them would, and whether they can be relied on."""
     snapshots = [(history, one) for history in histories for one in history.list()]
     saved = [1 - history.stored_size(one) / one.raw for history, one in snapshots]
     disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"total snapshots: {len(snapshots)}")
     say(f"average compression: {sum(saved) / len(saved):.1%}")
-    say(f"total forks: {sum('forked_from' in history.session.read().manifest.value for history in histories)}")
+    forks = [history for history in histories if history.session.read().manifest.value.forked_from]
+    say(f"total forks: {len(forks)}")
     say(f"history on disk: {disk:,} bytes; plain copies would take {sum(one.raw for _, one in snapshots):,}")
     say(f"routine snapshots kept: the last {histories[0].policy.retention['routine'].keep_last}")
     say(f"problems found: {sum(len(history.verify()) for history in histories)}")
@@ -200,10 +202,11 @@ def tell_history(folder: Path, histories: list[History]) -> None:
         say(f"gzip -t: all {len(blobs)} files are sound")
 
 
-def texts_of(session: Session) -> dict[str, str]:
-    """All pages of a session."""
-    reading = session.read()
-    return {f"{phase.slug}/{name}": text for phase in reading.phases for name, text in reading.texts(phase).items()}
+def texts_of(base: Path, project: str, name: str) -> dict[str, str]:
+    """Return all pages of a session."""
+    session = Workspace(base).open(project, name)
+    slugs = {phase.number: phase.slug for phase in session.phases}
+    return {f"{slugs[output.phase]}/{output.agent}": output.text for output in session.outputs()}
 
 
 def tell_independence(pages: dict[str, dict[str, str]]) -> None:

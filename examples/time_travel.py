@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import haytham
-from haytham import FileStore, History, ProjectManager, Session
+from haytham import ProjectManager, Workspace
 from haytham.agents.base import Reply, Task
 from haytham.config.workflow import WorkflowFiles
 from haytham.engine.runner import Runner
@@ -22,6 +21,7 @@ from haytham.engine.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from haytham.app.history import SessionHistory
     from haytham.events import Event
     from haytham.history.compare import Comparison
     from haytham.history.snapshot import Snapshot
@@ -45,7 +45,7 @@ FACTS = "phase_1_facts/facts.md"
 
 
 def write(task: Task) -> Reply:
-    """An agent: it says what it found and what that builds on, and keeps the latter in the state of the session."""
+    """Answer as an agent: say what was found and what it builds on, and store the latter in the session."""
     if task.agent == "price":
         task.snapshot("before the price is set")  # an agent may take snapshots, too
     ground = [given.text.splitlines()[2] for given in task.inputs] or [task.idea]
@@ -68,19 +68,19 @@ def main(base: Path) -> None:
     storages(base)
 
 
-def begin(base: Path, user: str, policy: str) -> History:
+def begin(base: Path, user: str, policy: str) -> SessionHistory:
     """Make a project and a session of it; `policy` is what its workflow says of history."""
     project = ProjectManager(base).create_project(user, IDEA, project_name="Time travel")
     agents = {f"agents/{name}.md": b"---\nmodel: python:time_travel:write\n---\nWrite.\n" for name in FINDINGS}
     source = WorkflowFiles("time_travel", {"workflow.yaml": (WORKFLOW + policy).encode(), **agents})
-    session = Session(FileStore(base), project["project_id"], "main")
-    session.create(user_id=user, source=source, mode="all")
-    return listening(History(session))
+    session = Workspace(base).open(project["project_id"], "main")
+    session.documents.create(user_id=user, source=source, mode="all")
+    return listening(session.history)
 
 
-def listening(history: History) -> History:
+def listening(history: SessionHistory) -> SessionHistory:
     """Hear of every snapshot that is taken or restored, by us or by the runner."""
-    history.events.on("snapshot_taken", hear)
+    history.events.on("snapshot_saved", hear)
     history.events.on("snapshot_restored", hear)
     return history
 
@@ -91,25 +91,25 @@ def hear(event: Event) -> None:
     print(f"  {event.name}: {event.facts['number']}{kind}")
 
 
-def run(history: History, *, approve_as: str | None = None, retry: int | None = None) -> None:
+def run(history: SessionHistory, *, approve_as: str | None = None, retry: int | None = None) -> None:
     """Let the runner go on until a person is needed, or all is done."""
     runner = Runner(history.session, history.events, approve_as=approve_as, may_run_code=True)
     outcome = asyncio.run(runner.run(by="ann", retry=retry))
-    print(f"{outcome.status} at phase {outcome.phase.number}" if outcome.phase else outcome.status)
+    print(f"{outcome.status} at phase {outcome.phase}" if outcome.phase else outcome.status)
 
 
-def edit(base: Path, history: History, path: str, old: str, new: str) -> None:
+def edit(base: Path, history: SessionHistory, path: str, old: str, new: str) -> None:
     """Change a document of a session as a person does: in an editor."""
     file = base / history.session.prefix / path
     file.write_text(file.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
 
 
-def approve(base: Path, history: History, folder: str) -> None:
+def approve(base: Path, history: SessionHistory, folder: str) -> None:
     """Approve a phase; that is a line in a file."""
     edit(base, history, f"{folder}/user_feedback.md", "- Action: pending", "- Action: approved")
 
 
-def two_phases(base: Path, history: History) -> None:
+def two_phases(base: Path, history: SessionHistory) -> None:
     """Run the first phase, approve it, and run the second."""
     heading("Two phases, and snapshots by themselves")
     run(history)
@@ -117,16 +117,16 @@ def two_phases(base: Path, history: History) -> None:
     run(history)
 
 
-def look_back(base: Path, history: History) -> None:
+def look_back(base: Path, history: SessionHistory) -> None:
     """List the snapshots of a user, in whatever project, and read a document as it was in one of them."""
     heading("What there is, and a document as it was")
-    for one in haytham.Workspace(base).history().list(user="ann", limit=3, offset=0):
+    for one in Workspace(base).history().list(user="ann", limit=3, offset=0):
         print(f"{one.id}: {one.project}/{one.session} was {one.status} in phase {one.phase} at {one.time}")
     text = history.read("1", FACTS).decode()
     print(text[text.index("# Facts") :].strip())
 
 
-def mishap(base: Path, history: History, good: Snapshot) -> None:
+def mishap(base: Path, history: SessionHistory, good: Snapshot) -> None:
     """Spoil a fact, and let the next phase build on it."""
     heading("A mishap: a number is wrong, approved, and built on")
     edit(base, history, FACTS, "14,000", "140")
@@ -149,7 +149,7 @@ def show(found: Comparison) -> None:
             print(f"  {line}")
 
 
-def restore(history: History) -> None:
+def restore(history: SessionHistory) -> None:
     """Find the newest snapshot from before the mishap, go back to it, and run the phase again."""
     heading("Back to before the mishap, and again")
     target = next(one for one in history.list() if b"14,000" in history.read(one, FACTS))
@@ -159,16 +159,16 @@ def restore(history: History) -> None:
     show(history.compare(target))
 
 
-def fork(base: Path, history: History, good: Snapshot) -> None:
+def fork(base: Path, history: SessionHistory, good: Snapshot) -> None:
     """Try another way in a session of its own; this one is not touched."""
     heading("Another way, in a fork")
-    child = listening(History(history.fork(good, name="one_town", purpose="Begin where people know us")))
+    child = listening(history.fork(good, name="one_town", purpose="Begin where people know us").history)
     edit(base, child, FACTS, "In the county 14,000", "In our own town 90")
     run(child, approve_as="ann")
     show(history.compare(history.session, child.session))
 
 
-def risk(base: Path, history: History) -> None:
+def risk(base: Path, history: SessionHistory) -> None:
     """Do something that goes wrong half-way; the session is made what it was before."""
     heading("Something risky")
     file = base / history.session.prefix / FACTS
@@ -180,7 +180,7 @@ def risk(base: Path, history: History) -> None:
         print(f"it failed, and {file.name} is {'there again' if file.exists() else 'gone'}")
 
 
-def clean_up(history: History) -> None:
+def clean_up(history: SessionHistory) -> None:
     """Let go of what the rules of the workflow let go; first only say what that is."""
     heading("Cleaning up")
     print(f"would go: {numbers(history.prune(dry_run=True))}")
@@ -191,8 +191,8 @@ def clean_up(history: History) -> None:
 def resume(base: Path, snapshot_id: str) -> None:
     """Go on from a snapshot, with nothing at hand but its id."""
     heading(f"Going on from {snapshot_id}")
-    found = next(one for one in haytham.Workspace(base).history().list(limit=None) if one.id == snapshot_id)
-    history = listening(History(Session(FileStore(base), found.project, found.session)))
+    found = next(one for one in Workspace(base).history().list(limit=None) if one.id == snapshot_id)
+    history = listening(Workspace(base).open(found.project, found.session).history)
     history.restore(found)
     run(history, approve_as="ann")
     print(f"collected: {', '.join(history.session.state()['fields']['collected'])}")
@@ -205,11 +205,11 @@ def storages(base: Path) -> None:
         history = begin(base, "guest", policy)
         run(history)
         print(f"{policy}: {len(history.list())} snapshot, problems: {len(history.verify())}")
-    print(f"cleared of guest: {haytham.Workspace(base).history().clear('guest')}")
+    print(f"cleared of guest: {Workspace(base).history().clear('guest')}")
 
 
 def numbers(snapshots: Sequence[Snapshot]) -> str:
-    """The numbers of snapshots."""
+    """Return the numbers of snapshots."""
     return ", ".join(str(one.number) for one in snapshots) or "nothing"
 
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from haytham.agents.base import Reply, Task
+    from haytham.app.session import Session
     from haytham.app.workspace import Workspace
     from haytham.checkpoint.checkpoint_manager import CheckpointManager
-    from haytham.engine.runner import Runner
+    from haytham.config.workflow import Phase, Workflow
+    from haytham.engine.runner import Runner, RunResult
     from haytham.errors import HaythamError
     from haytham.history.history import History
     from haytham.history.snapshot import Snapshot
     from haytham.project.project_manager import ProjectManager
-    from haytham.session import Session
     from haytham.storage import FileStore, MemoryStore, SqliteStore
 
 __version__ = "0.1.0"
@@ -28,13 +29,16 @@ _HOMES = {
     "HaythamError": "haytham.errors",
     "History": "haytham.history.history",
     "MemoryStore": "haytham.storage",
+    "Phase": "haytham.config.workflow",
     "Reply": "haytham.agents.base",
+    "RunResult": "haytham.engine.runner",
     "Runner": "haytham.engine.runner",
     "Snapshot": "haytham.history.snapshot",
     "SqliteStore": "haytham.storage",
     "Task": "haytham.agents.base",
     "ProjectManager": "haytham.project.project_manager",
-    "Session": "haytham.session",
+    "Session": "haytham.app.session",
+    "Workflow": "haytham.config.workflow",
     "Workspace": "haytham.app.workspace",
 }
 
@@ -44,13 +48,16 @@ __all__ = [
     "HaythamError",
     "History",
     "MemoryStore",
+    "Phase",
     "ProjectManager",
     "Reply",
+    "RunResult",
     "Runner",
     "Session",
     "Snapshot",
     "SqliteStore",
     "Task",
+    "Workflow",
     "Workspace",
 ]
 

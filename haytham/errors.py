@@ -1,7 +1,7 @@
-"""Everything Haytham raises on purpose: one base, and leaves that are also the builtin a caller expects.
+"""Everything Haytham raises on purpose: one base, and classes that are also the builtin a caller expects.
 
-Each class builds its sentence from what was found, what is allowed, and where. A fault in a file that a person wrote
-is a Problem: collected and returned, or raised with the others.
+Each class builds its sentence from what was found, what is allowed, and where. A fault in a file that a person wrote is
+a Problem: collected and returned, or raised with the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxother, _SHORT.maxlong
 
 
 def short_repr(value: object) -> str:
-    """Show a value in a message: its repr, cut where it would flood the terminal or take for ever to make."""
+    """Return a value for a message: its repr, cut if long or slow to make."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _LONGEST_QUOTE else f"{value[:_LONGEST_QUOTE]!r}… ({len(value)} characters)"
     try:
@@ -40,7 +40,7 @@ _PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what somebody else's code raised, with its type, file and line; an error of ours says it all itself."""
+    """Return an error of other code with its type, file and line; one of ours as it is."""
     if isinstance(error, HaythamError):
         return str(error) or type(error).__name__
     place = _raised_at(error)
@@ -48,7 +48,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """Return file and line of the innermost frame that is neither a library's nor ours; empty if there is none."""
+    """Return file and line of the innermost frame outside of libraries and of haytham; empty if there is none."""
     frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(file, line) for file, line in frames if file.is_absolute() and not _is_library(file)]
     if not own:
@@ -63,10 +63,10 @@ def _is_library(file: Path) -> bool:
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault: what is wrong, and file, line, section and label of it.
+    """One fault: what is wrong, with file, line, section and label.
 
-    `shown` marks a fault in what is only shown: it is worth a report, and no reason not to read the rest. `unclaimed`
-    marks text that has no seat: whoever writes the file anew would lose it.
+    `derived` marks a fault in derived text: it is reported, and the rest can still be read. `unknown_text` marks text
+    that belongs to no field and would be lost if the file were written again.
     """
 
     message: str
@@ -78,7 +78,7 @@ class Problem:
     unknown_text: bool = False
 
     def with_file(self, file: str) -> Problem:
-        """Name the file the fault is in."""
+        """Return the problem with its file."""
         return replace(self, file=file)
 
     def __str__(self) -> str:
@@ -89,13 +89,13 @@ class Problem:
 
 
 def conflict_problems(lines: Sequence[int], *, section: str | None = None, file: str = "") -> list[Problem]:
-    """Return a problem for each git conflict, by the line that it begins in."""
+    """Return a problem for each git conflict, by its first line."""
     message = "found the markers of a git conflict, <<<<<<< to >>>>>>>; resolve the merge and remove them"
     return [Problem(message, line, section, file=file) for line in lines]
 
 
 class HaythamError(Exception):
-    """The base of every error Haytham raises on purpose; it crosses from one process to another as it is."""
+    """The base of every error Haytham raises on purpose; it can be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _same_error, (type(self), self.args, self.__dict__)
@@ -109,14 +109,14 @@ def _same_error(kind: type[HaythamError], args: tuple[Any, ...], facts: dict[str
 
 
 class InvalidArgument(HaythamError, ValueError):
-    """A value that a caller gave is not one of those allowed."""
+    """A value given by the caller is not allowed."""
 
     def __init__(self, what: str, found: object, allowed: str) -> None:
         super().__init__(f"{what}: found {short_repr(found)}; allowed: {allowed}")
 
 
 class SymbolicLink(InvalidArgument):
-    """A path in a store is a symbolic link, or would be reached through one."""
+    """A path in a store is a symbolic link, or is reached through one."""
 
     def __init__(self, key: str, link: str, outside: str = "") -> None:
         inside = "no symbolic link" if key == link else f"no symbolic link; {link} is one"
@@ -125,7 +125,7 @@ class SymbolicLink(InvalidArgument):
 
 
 class AmbiguousSnapshot(InvalidArgument):
-    """Several snapshots match what was given: a part of their ids, or a number that clones gave to one each."""
+    """Several snapshots match: part of an id, or a number that clones gave to one each."""
 
     def __init__(self, part: str, ids: Sequence[str], *, by_number: bool) -> None:
         rule = "its id, as {} have this number" if by_number else "a part of one id only; this is part of {}"
@@ -133,7 +133,7 @@ class AmbiguousSnapshot(InvalidArgument):
 
 
 class InvalidDocument(HaythamError, ValueError):
-    """A document cannot be read (or must not be written): its problems, each with file, line, section and label."""
+    """A document cannot be read, or must not be written: its problems with file, line, section and label."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -151,23 +151,144 @@ class StaleNeeds(RefusedDecision):
         self.phase, self.needs = phase, tuple(needs)
         super().__init__(
             f"phase {phase} cannot be approved: it needs {phase_list(needs)}, which {_are(needs)} stale; "
-            f"haytham resume renews {_them(needs)} first, haytham approve {phase} --anyway approves it all the same"
+            f"run haytham resume to renew {_them(needs)}, or approve it anyway: haytham approve {phase} --anyway"
         )
 
 
+class InvalidRequest(HaythamError, ValueError):
+    """A call cannot be carried out as it was made; the sentence says what to give instead."""
+
+
+class SessionNotFound(InvalidRequest, FileNotFoundError):
+    """No session, or more than one, is meant by what was given; `candidates` are ids and statuses to choose from."""
+
+    def __init__(self, name: str | None, candidates: Sequence[tuple[str, str]], *, matches: int = 0) -> None:
+        self.name, self.candidates, self.matches = name, tuple(candidates), matches
+        listing = "\n".join(f"  {' '.join(session.split())}  {status}" for session, status in candidates)
+        if name is None:
+            super().__init__(f"say which session is meant, by any unique part of its id:\n{listing}")
+            return
+        found = f"{matches} sessions match" if matches else "no session matches"
+        super().__init__(f"{found} {name!r}; name one of these by a unique part of its id:\n{listing}")
+
+
+class NoSession(SessionNotFound):
+    """A workspace has no session yet."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(None, ())
+        self.args = (f"there is no session in {folder}; start one with: haytham run IDEA",)
+
+
+class SnapshotNotFound(InvalidRequest, FileNotFoundError):
+    """No snapshot is meant by what was given, in a session or (without one) anywhere in the workspace."""
+
+    def __init__(self, which: str, session: str | None = None) -> None:
+        self.which, self.session = which, session
+        nowhere = f"no snapshot matches {which!r}; haytham checkpoints --all lists them"
+        here = f"session {session} has no snapshot {which!r}; haytham checkpoints {session} lists them"
+        super().__init__(nowhere if session is None else here)
+
+
+class NothingToDecide(InvalidRequest):
+    """No phase waits for a decision, or the one that was named has nothing to decide on.
+
+    `reason` is settled, rejected, to_run or not_run; `phase` the phase that it is about, if there is one.
+    """
+
+    def __init__(self, reason: str, phase: int | None = None, why: str = "") -> None:
+        self.reason, self.phase, self.why = reason, phase, why
+        sentences = {
+            "settled": "no phase waits for an answer: all are settled; name the phase to decide on it anew",
+            "rejected": f"no phase waits for an answer: the session was rejected in phase {phase}",
+            "to_run": f"no phase waits for an answer: phase {phase} is to run first",
+            "not_run": f"phase {phase} has nothing to decide on: {why}; haytham status shows where the session stands",
+        }
+        super().__init__(sentences[reason])
+
+
+class PhaseRunning(RefusedDecision):
+    """A phase is being run, so that no decision on it is taken."""
+
+    def __init__(self, phase: int, owner: str) -> None:
+        self.phase, self.owner = phase, owner
+        super().__init__(f"phase {phase} is running: {owner}; decide when it has stopped")
+
+
+class ReviewChanged(RefusedDecision):
+    """A decision was made on texts, an attempt or feedback that have changed since."""
+
+    def __init__(self, phase: int, changed: Sequence[str]) -> None:
+        self.phase, self.changed = phase, tuple(changed)
+        super().__init__(f"phase {phase} has changed since it was read: {', '.join(changed)}; nothing was decided")
+
+
+class InvalidIdea(InvalidRequest):
+    """There is no idea to start with."""
+
+    def __init__(self, *, empty: bool) -> None:
+        self.empty = empty
+        example = 'there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"'
+        super().__init__("the idea is empty; say it in a sentence" if empty else example)
+
+
+class InvalidProject(InvalidRequest):
+    """A session cannot be started in a project: it does not exist, or has another idea."""
+
+    def __init__(self, project: str, *, exists: bool) -> None:
+        self.project, self.exists = project, exists
+        other = f"project {project} has another idea; leave the idea out, or --project to start a new project"
+        missing = f"there is no project {project!r}; leave --project out to start a new one"
+        super().__init__(other if exists else missing)
+
+
+class NoPhaseToRun(InvalidRequest):
+    """Input was given, and no phase will run that could be given it."""
+
+    def __init__(self, *, rejected: bool) -> None:
+        self.rejected = rejected
+        over = "the session was rejected, so that no phase will run any more; leave --input out"
+        done = "no phase will run any more that could be given input; haytham retry N runs one again"
+        super().__init__(over if rejected else done)
+
+
+class UnknownFact(InvalidRequest):
+    """A lost manifest cannot be rebuilt, since no file says one of its facts."""
+
+    def __init__(self, name: str, session: str) -> None:
+        self.name, self.session = name, session
+        super().__init__(f"nothing says the {name} of session {session}; say it with --{name}")
+
+
+class NotAFork(InvalidRequest):
+    """A session was not forked from another one."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"{session} is no fork; say with -s which session takes its phases")
+
+
+class AmbiguousOutput(InvalidRequest):
+    """Several phases have an output of an agent."""
+
+    def __init__(self, agent: str, phases: Sequence[int]) -> None:
+        self.agent, self.phases = agent, tuple(phases)
+        super().__init__(f"agent {agent!r} has an output in {phase_list(phases)}; say in which phase")
+
+
 class WorkLeft(HaythamError, RuntimeError):
-    """A phase cannot be run again while there is work left in phases that it needs."""
+    """A phase cannot be run again while phases that it needs have work left."""
 
     def __init__(self, phase: int, needs: Sequence[int]) -> None:
         self.phase, self.needs = phase, tuple(needs)
         super().__init__(
             f"phase {phase} was not run again: {phase_list(needs)}, which it needs, {_have(needs)} work left; "
-            f"haytham resume does that first, haytham retry {phase} --anyway runs it on what is there"
+            f"run haytham resume first, or run it anyway: haytham retry {phase} --anyway"
         )
 
 
 def phase_list(numbers: Sequence[int]) -> str:
-    """Return phases as they are named in a sentence: `phase 2`, `phases 2 and 3`, `phases 2, 3 and 5`."""
+    """Return phases as in a sentence: `phase 2`, `phases 2 and 3`, `phases 2, 3 and 5`."""
     *first, last = map(str, numbers)
     return f"phases {', '.join(first)} and {last}" if first else f"phase {last}"
 
@@ -185,14 +306,14 @@ def _them(numbers: Sequence[int]) -> str:
 
 
 class NotFound(HaythamError, FileNotFoundError):
-    """Something that was named does not exist."""
+    """Something does not exist."""
 
     def __init__(self, what: str, where: str, hint: str = "") -> None:
-        super().__init__(f"{what} is not there: no {where}" + (f"; {hint}" if hint else ""))
+        super().__init__(f"{what} not found: no {where}" + (f"; {hint}" if hint else ""))
 
 
 class SessionMoved(HaythamError, FileNotFoundError):
-    """A session's folder was renamed or removed while a run was at work on it."""
+    """A session's folder was renamed or deleted during a run."""
 
     def __init__(self, folder: str, found: str | None, kept: Sequence[str]) -> None:
         self.folder, self.found, self.kept = folder, found, tuple(kept)
@@ -204,7 +325,7 @@ class SessionMoved(HaythamError, FileNotFoundError):
 
 
 class WriteConflict(HaythamError, RuntimeError):
-    """A write found other bytes than it expected: somebody else wrote in between, and their bytes were kept."""
+    """A write found other bytes than expected: another process wrote in between, and its bytes were kept."""
 
     def __init__(self, key: str, expected: str, found: str) -> None:
         self.key, self.expected, self.found = key, expected, found
@@ -212,7 +333,7 @@ class WriteConflict(HaythamError, RuntimeError):
 
 
 class AlreadyRunning(HaythamError, TimeoutError):
-    """Another runner is at work on the session."""
+    """Another runner is running the session."""
 
     def __init__(self, name: str, owner: str) -> None:
         super().__init__(f"{name}: locked by {owner}")
@@ -221,8 +342,8 @@ class AlreadyRunning(HaythamError, TimeoutError):
 class AgentError(HaythamError, RuntimeError):
     """An agent did not answer: it took too long, or ended itself.
 
-    `text`, tokens and cost are what it came to all the same; `retry` is whether asking again may help; `cut_off` that
-    it did answer, and was stopped at the most it may write.
+    `text`, tokens and cost are what it produced before that; `retry` is whether trying again may help; `cut_off` is
+    whether it answered, and was stopped at the most tokens allowed.
     """
 
     cut_off = False
@@ -243,48 +364,59 @@ class AgentError(HaythamError, RuntimeError):
 
 
 class ContractViolation(AgentError):
-    """A reply that is not what was asked for, after it was sent back as often as allowed, or as the budget let it."""
+    """A reply breaks its contract after all repairs that were allowed, or that the budget allowed."""
 
     by_budget = False
 
     def __init__(self, complaints: Sequence[str], text: str) -> None:
         self.complaints = tuple(complaints)
         listed = "".join(f"\n  {complaint}" for complaint in complaints)
-        super().__init__(f"the reply does not keep its contract:{listed}")
+        super().__init__(f"the reply breaks its contract:{listed}")
         self.text, self.retry = text, False
 
 
 class BudgetExceeded(HaythamError, RuntimeError):
-    """A call that would go past a limit was not made."""
+    """A call that would exceed a limit was not made."""
 
 
 class UntrustedCode(HaythamError, PermissionError):
-    """A session from elsewhere would run code here."""
+    """An untrusted session would run code on this machine."""
 
     def __init__(self, agent: str, model: str) -> None:
-        ways = "look at it, then: haytham resume --trust"
-        super().__init__(f"agent {agent} runs code ({model}) that is not trusted here, or was changed since; {ways}")
+        hint = "review it, then: haytham resume --trust"
+        super().__init__(f"agent {agent} runs code ({model}) that is not trusted here, or was changed since; {hint}")
+
+
+class CallableNotImportable(HaythamError, ImportError):
+    """An agent is a Python callable of a script or inside a function, and was not passed to the run."""
+
+    def __init__(self, agent: str, model: str) -> None:
+        super().__init__(
+            f"agent {agent} is a Python callable that cannot be imported ({model}); "
+            "run the session from the program that defines it, with Workspace.session(…, workflow=…)"
+        )
 
 
 class WorkflowChanged(HaythamError, RuntimeError):
-    """The workflow that a session was copied from is another one now."""
+    """The workflow that a session was copied from has changed."""
 
     def __init__(self, origin: str, changes: Sequence[str]) -> None:
-        said = "".join(f"\n  {change}" for change in changes)
-        ways = "haytham resume --accept-workflow goes on with it, --keep-workflow with the session's own copy"
-        super().__init__(f"the workflow in {origin} has changed:{said}\n{ways}")
+        listed = "".join(f"\n  {change}" for change in changes)
+        hint = "haytham resume --accept-workflow goes on with it, --keep-workflow with the session's own copy"
+        super().__init__(f"the workflow in {origin} has changed:{listed}\n{hint}")
 
 
 class HistoryDisabled(HaythamError, RuntimeError):
     """A session keeps no snapshots."""
 
-    def __init__(self, name: str, wanted: str) -> None:
-        why = "its workflow says checkpointing.enabled: false"
-        super().__init__(f"cannot {wanted}: session {name} keeps no history, as {why}; change that in workflow.yaml")
+    def __init__(self, name: str, action: str) -> None:
+        super().__init__(
+            f"cannot {action}: snapshots of session {name} are off; set snapshots.enabled: true in workflow.yaml"
+        )
 
 
 class MergeConflict(HaythamError, RuntimeError):
-    """Documents that both sides of a merge have changed since they parted."""
+    """Both sides of a merge changed the same documents."""
 
     def __init__(self, documents: Sequence[str]) -> None:
         self.documents = tuple(documents)
@@ -293,7 +425,7 @@ class MergeConflict(HaythamError, RuntimeError):
 
 
 class LockTimeout(HaythamError, TimeoutError):
-    """A lock could not be had in time."""
+    """A lock was not released in time."""
 
     def __init__(self, name: str, seconds: float) -> None:
         super().__init__(f"{name}: another process has held the write lock for {seconds:g} s; try again")

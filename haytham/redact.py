@@ -1,6 +1,6 @@
-"""Keep secrets out of what is shown and stored: by their value where that is known, else by their name or their shape.
+"""Remove secrets from what is shown and stored: by value if known, else by name or shape.
 
-All of it is linear in the length of the text: a repetition is bounded, or begins where no other one can.
+Everything takes time linear in the text: repetitions are bounded, or begin where no other can.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 HIDDEN = "***"
-_SHORTEST = 8  # a shorter value is a word like `x` or `none` for servers that want no key, and stands everywhere
+_SHORTEST = 8  # a shorter value is a word like `x` or `none` for servers that want no key, and occurs everywhere
 
 
 def _words(text: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ def _words(text: str) -> frozenset[str]:
 
 # Names of secrets, by their parts.
 _SURE = _words("PASSWORD PASSWD PASSPHRASE PASSCODE APIKEY CREDENTIAL CREDENTIALS COOKIE")
-_LIKELY = _words("TOKEN SECRET KEY PASS PWD")  # together with what stands beside them, or with how the value looks
+_LIKELY = _words("TOKEN SECRET KEY PASS PWD")  # depending on the words beside them, or on the value
 _SHORT = _words("SECRETS KEYS PAT SK CRED CREDS AUTH AUTHORIZATION CONN CONNECTION CONNSTR DSN JWT")  # in capitals
 _ENDS = ("PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY")  # PGPASSWORD
 _BESIDE = _words(
@@ -90,7 +90,7 @@ _SHAPES = (
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text without secrets: the given ones, however they are written, and all that looks like one."""
+    """Return a text without secrets: the given ones in any spelling, and everything that looks like one."""
     text = redact_values(text, secrets)[0]
     lower = text.lower()
     for marks, pattern in _patterns():
@@ -100,7 +100,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_values(text: str, secrets: Iterable[str]) -> tuple[str, int]:
-    """Return a text without the given secrets, however they are written, and in how many places they stood."""
+    """Return a text without the given secrets in any spelling, and how many were removed."""
     places = 0
     for written in _spellings(frozenset(secrets)):
         if written in text:
@@ -110,7 +110,7 @@ def redact_values(text: str, secrets: Iterable[str]) -> tuple[str, int]:
 
 
 def redact_values_in(value: Any, secrets: Iterable[str]) -> tuple[Any, int]:
-    """Return a value of texts, lists and maps without the given secrets, and in how many places they stood."""
+    """Return a value of texts, lists and maps without the given secrets, and how many were removed."""
     if isinstance(value, str):
         return redact_values(value, secrets)
     if isinstance(value, dict):
@@ -124,15 +124,20 @@ def redact_values_in(value: Any, secrets: Iterable[str]) -> tuple[Any, int]:
 
 @cache
 def _patterns() -> tuple[tuple[list[str], re.Pattern[str]], ...]:
-    """Compile the shapes of secrets on first use: most commands mask nothing."""
+    """Compile the shapes of secrets on first use, since most commands redact nothing."""
     return tuple((marks.split(), re.compile(shape)) for marks, shape in _SHAPES)
 
 
 @lru_cache(maxsize=16)
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """Return secrets as they stand in plain text, in JSON, in an address and in a header, the longest first."""
+    """Return secrets as written in plain text, JSON, URLs and headers, the longest first."""
     known = {written for secret in secrets if secret.strip() for written in _spelled(secret)}
-    return tuple(sorted((one for one in known if len(one) >= _SHORTEST), key=lambda one: (-len(one), one)))
+    return tuple(
+        sorted(
+            (spelling for spelling in known if len(spelling) >= _SHORTEST),
+            key=lambda spelling: (-len(spelling), spelling),
+        )
+    )
 
 
 def _spelled(secret: str) -> Iterator[str]:
@@ -149,29 +154,29 @@ def _spelled(secret: str) -> Iterator[str]:
 
 
 def _without_named(text: str) -> str:
-    """Hide the values of names that say that they are secrets."""
+    """Hide the values of names that mark secrets."""
     pieces, at = [], 0
-    for found in _SET.finditer(text):
-        end = _end_of_secret(found) if found.start() >= at and _strength(found[1]) else 0
-        if end > found.end():
-            pieces += [text[at : found.end()], HIDDEN]
+    for match in _SET.finditer(text):
+        end = _end_of_secret(match) if match.start() >= at and _strength(match[1]) else 0
+        if end > match.end():
+            pieces += [text[at : match.end()], HIDDEN]
             at = end
     return "".join([*pieces, text[at:]]) if pieces else text
 
 
-def _end_of_secret(found: re.Match[str]) -> int:
-    """Return where the value of a name ends, or where it begins if it is to be seen."""
-    text, begin = found.string, found.end()
+def _end_of_secret(match: re.Match[str]) -> int:
+    """Return where the value of a name ends, or where it begins if it may be shown."""
+    text, begin = match.string, match.end()
     value = _VALUE.match(text, begin, begin + _LONGEST_LOOK)
-    if value is None or value[0].startswith(HIDDEN) or not _is_set_to_secret(found, value):
+    if value is None or value[0].startswith(HIDDEN) or not _is_set_to_secret(match, value):
         return begin
-    whole = (_TO_THE_END if found[1].upper().endswith("COOKIE") else _VALUE).match(text, begin)
+    whole = (_TO_THE_END if match[1].upper().endswith("COOKIE") else _VALUE).match(text, begin)
     return begin if whole is None else whole.end()
 
 
-def _is_set_to_secret(found: re.Match[str], value: re.Match[str]) -> bool:
-    """Whether a value is a secret, and no word of a sentence or part of a program, by how it stands after its name."""
-    (name, sign, space, opened), follows = found.groups(), value.string[value.end() : value.end() + 1]
+def _is_set_to_secret(match: re.Match[str], value: re.Match[str]) -> bool:
+    """Return whether a value is a secret, not a word of a sentence or a program, judged by how it follows its name."""
+    (name, sign, space, opened), follows = match.groups(), value.string[value.end() : value.end() + 1]
     if not opened and (follows in ("(", "[") or _is_code(value[0])):
         return False
     is_address = "://" in value[0]
@@ -184,13 +189,13 @@ def _is_set_to_secret(found: re.Match[str], value: re.Match[str]) -> bool:
 
 
 def _is_code(value: str) -> bool:
-    """Whether a value is a constant of a program, or the name of something that holds a secret there."""
+    """Return whether a value is a constant in a program, or the name of a variable that holds a secret."""
     return value in _VALUES_OF_CODE or (_NAME.fullmatch(value) is not None and _strength(value) > 0)
 
 
 @lru_cache(maxsize=4096)
 def _strength(name: str) -> int:
-    """Tell how surely a name is a secret's: 2, 1 if only together with how the value looks, 0 not at all."""
+    """Return how surely a name marks a secret: 2 surely, 1 depending on the value, 0 not at all."""
     parts = _parts(name)
     if _NO_SECRET & set(parts):
         return 0
@@ -212,17 +217,17 @@ def _parts(name: str) -> list[str]:
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secrets of an environment: values of variables with such names, and passwords within addresses.
+    """Return the secrets of an environment: values of variables with such names, and passwords in URLs.
 
-    A value of fewer than 8 characters is none, and neither is a path: who reads an error needs to see that.
+    A value of fewer than 8 characters is not one, and neither is a path, which errors need to show.
     """
-    found: dict[str, None] = {}
+    secrets: dict[str, None] = {}
     for name, value in environment.items():
         own = [value] if _is_secret_variable(name) else []
         for secret in [*own, *_logins(value)]:
             parts = [secret, *_secrets_within(secret)] if not _is_path(secret) else []
-            found |= dict.fromkeys(part for part in parts if len(part) >= _SHORTEST and part.strip())
-    return tuple(found)
+            secrets |= dict.fromkeys(part for part in parts if len(part) >= _SHORTEST and part.strip())
+    return tuple(secrets)
 
 
 def _is_secret_variable(name: str) -> bool:
@@ -232,7 +237,7 @@ def _is_secret_variable(name: str) -> bool:
 
 
 def _logins(value: str) -> list[str]:
-    """Return an address that holds a password, and that password."""
+    """Return a URL that contains a password, and that password."""
     if "://" not in value or "@" not in value:
         return []
     with suppress(ValueError):
@@ -242,7 +247,7 @@ def _logins(value: str) -> list[str]:
 
 
 def _secrets_within(value: str) -> Iterator[str]:
-    """Return the parts of a value that are secrets by themselves: lines of a key, and values with names of secrets."""
+    """Return the parts of a value that are secrets themselves: lines of a key, and values with names of secrets."""
     if "\n" in value.strip():
         yield from (line for line in map(str.strip, value.split("\n")) if len(line) >= 20 and " " not in line)  # noqa: PLR2004
     if value.lstrip().startswith("{"):
@@ -265,11 +270,11 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _is_path(value: str) -> bool:
-    """Whether a value is a path: something is there, or it begins like one and no part of it looks random."""
+    """Return whether a value is a path: it exists, or begins like one and no part looks random."""
     try:
         if os.sep in value and Path(value).expanduser().exists():
             return True
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or of nobody's home
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or an unknown user's home
         return False
     if re.match(r"(?:~|\.{1,2})?/|[A-Za-z]:[\\/]", value) is None or "\n" in value:
         return False
@@ -281,7 +286,7 @@ def _is_random(part: str) -> bool:
 
 
 def strip_url_credentials(url: str) -> str:
-    """An address as it may be shown: no user, no password, no query."""
+    """Return a URL for display: no user, password or query."""
     try:
         parts = urlsplit(url.strip())
         port = "" if parts.port is None else f":{parts.port}"

@@ -1,4 +1,4 @@
-"""Digests, differences and git conflicts of texts as people read them. Digests of bytes are the store's."""
+"""Digests, diffs and git conflicts of texts as people read them; digests of bytes belong to the store."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ OURS, DIVIDER, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "  # what git writes aro
 
 
 def text_digest(text: str) -> str:
-    """The digest of a text as a person reads it: line endings do not count."""
+    """Return the digest of a text; line endings do not count."""
     plain = text.replace("\r\n", "\n") if "\r" in text else text
     return "sha256:" + hashlib.sha256(plain.encode()).hexdigest()
 
 
 def unified_diff(before: str, after: str, name: str = "text") -> str:
-    """What changed between two texts, as a unified diff; empty where nothing did."""
+    """Return what changed between two texts as a unified diff; empty if nothing did."""
     from difflib import unified_diff  # noqa: PLC0415 - only where two texts differ
 
     if before == after:
@@ -25,22 +25,22 @@ def unified_diff(before: str, after: str, name: str = "text") -> str:
 
 
 def diff_stat(diff: str) -> tuple[int, int]:
-    """How many lines a unified diff adds and takes away."""
+    """Return how many lines a unified diff adds and removes."""
     lines = diff.split("\n")[2:]
     return sum(line.startswith("+") for line in lines), sum(line.startswith("-") for line in lines)
 
 
 def conflict_lines(text: str) -> list[int]:
-    """Return the first line of each git conflict: its three markers stand at line starts, in order."""
+    """Return the first line of each git conflict: its three markers are at line starts, in order."""
     if OURS not in text:
         return []
-    found, start, is_divided = [], 0, False
+    starts, start, is_divided = [], 0, False
     for number, line in enumerate(text.split("\n"), start=1):
         if not start:
             start = number if line.startswith(OURS) else 0
         elif not is_divided:
             is_divided = line.rstrip() == DIVIDER
         elif line.startswith(THEIRS):
-            found.append(start)
+            starts.append(start)
             start, is_divided = 0, False
-    return found
+    return starts

@@ -1,4 +1,4 @@
-"""Tokens and money: amounts, their sums, and how they are written."""
+"""Tokens and money: amounts, sums and formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIXED = re.compile(r"[A-Za-z]*\d[A-Za-z\d]*")  # numbers, digests, versions
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens and money; `cost` is None where nobody knows the price."""
+    """Tokens and money; `cost` is None if the price is unknown."""
 
     tokens: int = 0
     cost: float | None = 0.0
@@ -25,7 +25,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class UsageTotal:
-    """A sum of amounts: `unknown` counts those whose cost nobody knows."""
+    """A sum of amounts; `unknown` counts those without a known cost."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -34,11 +34,11 @@ class UsageTotal:
 
     @property
     def known_cost(self) -> float | None:
-        """The cost as far as it is known; None where nothing is, or nothing but calls that cost nothing."""
+        """The known cost; None if nothing is known, or all calls were free."""
         return None if not self.calls or (self.unknown and not self.cost) else self.cost
 
     def add(self, amount: Usage) -> UsageTotal:
-        """This sum with one more."""
+        """Return this sum and one more."""
         return self + sum_usage([amount])
 
     def __add__(self, other: UsageTotal) -> UsageTotal:
@@ -47,35 +47,34 @@ class UsageTotal:
 
 
 def sum_usage(amounts: Iterable[Usage]) -> UsageTotal:
-    """The sum of amounts, money to the digit as people add it."""
-    found = list(amounts)
-    known = [Decimal(repr(float(one.cost))) for one in found if one.cost is not None]
+    """Return the sum of amounts, exact in decimals."""
+    listed = list(amounts)
+    known = [Decimal(repr(float(amount.cost))) for amount in listed if amount.cost is not None]
     return UsageTotal(
-        tokens=sum(one.tokens for one in found),
+        tokens=sum(amount.tokens for amount in listed),
         cost=float(sum(known, Decimal(0))),
-        unknown=len(found) - len(known),
-        calls=len(found),
+        unknown=len(listed) - len(known),
+        calls=len(listed),
     )
 
 
 def format_usd(cost: float | None) -> str:
-    """An amount of dollars as people write it; unknown is not nothing."""
+    """Return an amount of dollars for people; unknown is not 0."""
     if cost is None:
         return "unknown"
     return f"${cost:.2f}" if cost == round(cost, 2) else f"${cost:.12f}".rstrip("0")
 
 
 def format_usd_exact(cost: float) -> str:
-    """An amount of dollars as a document keeps it: to the millionth, and no further."""
+    """Return an amount of dollars for documents, to the millionth."""
     return f"{cost:.6f}".rstrip("0").rstrip(".")
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text may have: an over-estimate, since no model's own dictionary is at hand.
+    """Return an over-estimate of the tokens of a text, since no model's own vocabulary is at hand.
 
-    English prose has about four letters a token, so three are counted; digits and signs often are a token each; of
-    other scripts no more tokens come than bytes. Short words are counted by the word. A third to a half too much is
-    usual.
+    English prose has about four letters a token, so three are counted; digits and signs are often a token each; other
+    scripts have at most one token a byte. Short words count as one. The estimate is usually a third to a half too high.
     """
     mixed = sum(map(len, _MIXED.findall(text)))
     letters = len(_LETTERS.findall(_MIXED.sub("", text)))

@@ -1,20 +1,19 @@
-"""YAML through python-frontmatter's handler, the one way it is read and written here: safe, in order, unfolded.
+"""Read and write YAML, through python-frontmatter's handler: safe, keys in order, lines not folded.
 
 Text from elsewhere can at worst be refused, quickly: aliases, which can stand for billions of values, deep nesting,
-which ends the process in C, and large texts are errors. A key that stands twice is one, too, and not the last one.
+which crashes the C parser, and large texts are errors. A repeated key is an error, too. PyYAML is imported on first
+use.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
-
-from frontmatter.default_handlers import SafeLoader, YAMLHandler, yaml  # type: ignore[attr-defined] # its own YAML
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HANDLER = YAMLHandler()
 _UNFOLDED = 2**30
 _MOST_CHARACTERS = 256 * 1024
 _MOST_EVENTS = 20_000
@@ -34,35 +33,51 @@ class InvalidYaml(ValueError):
         self.line = line
 
 
-class _Lined:
-    """Keeps the lines of what a loader composes on the way to the value."""
+class _Yaml(NamedTuple):
+    """PyYAML as python-frontmatter has it: the module, its handler, a safe loader, and one that records lines."""
 
-    lines: dict[Path, int]
-
-    def get_single_data(self: Any) -> Any:
-        node = self.get_single_node()
-        self.lines = _lines(node)
-        return None if node is None else self.construct_document(node)
+    module: Any
+    handler: Any
+    safe_loader: Any
+    lined_loader: Any
 
 
-class _Loader(_Lined, SafeLoader):  # type: ignore[misc, valid-type] # in C where that is there
-    """For text that was checked."""
+@lru_cache(maxsize=1)
+def _yaml() -> _Yaml:
+    from frontmatter.default_handlers import (  # type: ignore[attr-defined]  # noqa: PLC0415 - slow to import
+        SafeLoader,
+        YAMLHandler,
+        yaml,
+    )
+
+    class LinedLoader(SafeLoader):  # type: ignore[misc, valid-type]  # in C if available
+        """Records the line of every value."""
+
+        lines: dict[Path, int]
+
+        def get_single_data(self: Any) -> Any:
+            node = self.get_single_node()
+            self.lines = _lines(node)
+            return None if node is None else self.construct_document(node)
+
+    return _Yaml(yaml, YAMLHandler(), SafeLoader, LinedLoader)
 
 
 def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
-    """The value of a YAML text, and the line of every key and item by the path that leads to it."""
-    made: list[Any] = []
+    """Return the value of a YAML text, and the line of every key and item by its path."""
+    yaml = _yaml()
+    loaders: list[Any] = []
 
     def open_loader(stream: str) -> Any:
-        made.append(_Loader(stream))
-        return made[0]
+        loaders.append(yaml.lined_loader(stream))
+        return loaders[0]
 
     try:
         _check(text)
-        return _HANDLER.load(text, Loader=open_loader), made[0].lines
+        return yaml.handler.load(text, Loader=open_loader), loaders[0].lines
     except InvalidYaml:
         raise
-    except (yaml.YAMLError, RecursionError, *_TRIPPED) as error:
+    except (yaml.module.YAMLError, RecursionError, *_TRIPPED) as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
         raise InvalidYaml(
@@ -71,11 +86,12 @@ def load_yaml(text: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _check(text: str) -> None:
-    """Refuse what takes long to load, or ends the process: found while it is read event by event."""
+    """Refuse text that is slow to load or crashes the parser, while reading it event by event."""
     if len(text) > _MOST_CHARACTERS:
         raise InvalidYaml(f"has {len(text):,} characters; allowed: {_MOST_CHARACTERS:,}", 1)
     depth = 0
-    events: Iterator[Any] = yaml.parse(text, Loader=SafeLoader)
+    yaml, _, safe_loader, _ = _yaml()
+    events: Iterator[Any] = yaml.parse(text, Loader=safe_loader)
     for count, event in enumerate(events):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -90,8 +106,9 @@ def _check(text: str) -> None:
 
 
 def dump_yaml(facts: dict[str, object]) -> str:
-    """YAML with keys in the order given, each value on its own line."""
-    return _HANDLER.export(facts, sort_keys=False, width=_UNFOLDED)
+    """Return YAML with keys in the order given, each value on its own line."""
+    text: str = _yaml().handler.export(facts, sort_keys=False, width=_UNFOLDED)
+    return text
 
 
 def _lines(root: Any) -> dict[Path, int]:

@@ -6,6 +6,7 @@ Each row: the median of a call, the median of its floor (called in turn with it)
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import secrets
 import subprocess
@@ -16,17 +17,23 @@ from functools import partial
 from pathlib import Path
 from random import choice
 from statistics import median
+from unittest.mock import patch
 
-from haytham import CheckpointManager, FileStore, History, ProjectManager, Session
+from haytham import CheckpointManager, FileStore, History, ProjectManager
 from haytham.config.workflow import WorkflowFiles
 from haytham.engine.runner import Runner
 from haytham.events import Events
-from haytham.session import documents
+from haytham.session import SessionDocuments, documents, view
+from haytham.session.plan import SessionPlan, summarize
+from haytham.session.review import ReviewGate
+from haytham.storage import Append, Batch, Write
 
 CALLS = 100
 SESSION = ("idea", "run")
 PHASES = range(1, 8)
 AGENT = "agent"
+REPLY = {"task": "sha256:" + "0" * 64, "duration": 1.0, "status": "completed", "model": "m", "tools_used": None}
+REPLY |= {"input_tokens": 1, "output_tokens": 2}
 LINE = "A line of an output, as long as lines are, and one of a good many.\n"
 SMALL, LARGE = 5_000, 5_000_000
 WORDS = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8").split()
@@ -46,6 +53,7 @@ def main():
             bench_growth(small, large, when)
         bench_commands(Path(folder) / "commands")
         bench_runner(Path(folder) / "runner")
+        bench_steps(Path(folder) / "steps")
         bench_history(Path(folder) / "history")
 
 
@@ -89,7 +97,7 @@ def bench_runner(base):
     """What the runner adds to a phase with one instant agent, over 50 phases."""
     session, ends = workflow_session(base, phases=50), []
     events = Events(session.store, session.prefix + "events.jsonl")
-    events.on("phase_ended", lambda _: ends.append(time.perf_counter()))
+    events.on("phase_completed", lambda _: ends.append(time.perf_counter()))
     begun = time.perf_counter()
     files = replaced_by(lambda: asyncio.run(Runner(session, events, may_run_code=True).run()))
     spans = [end - before for before, end in zip([begun, *ends], ends, strict=False)]
@@ -97,6 +105,93 @@ def bench_runner(base):
     floor = (seconds(lambda: replace(files)) + seconds(lambda: append(base / "floor", lines))) / len(ends)
     tell("runner, a phase with an instant agent", median(spans), floor, 4)
     tell("runner, the last 10 of 50 phases beside the first 10", median(spans[-10:]), median(spans[:10]), 1)
+
+
+def bench_steps(base):
+    """The aims of a step, each beside one durable replacement of 7 KB, and growth with phases and events."""
+    one = [(str(base), prose(7000).encode())]
+    base.mkdir()
+    floor = median([seconds(lambda: replace(one)) for _ in range(CALLS)])
+    history, number = history_of(base / "persist", snapshots=1), iter(range(10_000))
+    manager = CheckpointManager(base / "persist")
+
+    def persist():
+        at = next(number)
+        manager.save_agent_output(*SESSION, at % 7 + 1, "a", prose(7000), duration=1.0)
+        save_checkpoint(manager, phase=at % 7 + 1)
+        history.take()
+
+    spans = [seconds(persist) for _ in range(CALLS)]
+    tell("persist a phase: output, checkpoint, snapshot", median(spans), floor, 8)
+    few, many = step_spans(base / "few", 10), step_spans(base / "many", 200)
+    tell("runner, a step with an instant agent", median(few), floor, 10)
+    tell("runner, a step in 200 phases beside 10", median(many), median(few), 1.5)
+    count_calls(base / "count")
+    bench_events(base / "events")
+
+
+def step_spans(base, phases):
+    """How long each step of a run takes, from one end of a phase to the next."""
+    session, ends = workflow_session(base, phases=phases), []
+    events = Events(session.store, session.prefix + "events.jsonl")
+    events.on("phase_completed", lambda _: ends.append(time.perf_counter()))
+    asyncio.run(Runner(session, events, may_run_code=True).run())
+    return [end - before for before, end in itertools.pairwise(ends)]
+
+
+def count_calls(base):
+    """Count locks, readings of the session and renderings of one document, for one stored reply."""
+    session, counts = workflow_session(base, phases=3), {"locks": 0, "readings": 0, "renderings": 0}
+    task = SessionPlan(session.read()).build_request(session.read().phase(1), "a", {})[0]
+    ReviewGate(session).save_reply(task, REPLY, "First.")
+    rendered = []
+
+    def counted(owner, name, note):
+        call = getattr(owner, name)
+
+        def counting(*args, **options):
+            note(args)
+            return call(*args, **options)
+
+        return patch.object(owner, name, counting)
+
+    def add(name):
+        return lambda _: counts.__setitem__(name, counts[name] + 1)
+
+    with (
+        counted(FileStore, "lock", add("locks")),
+        counted(view.SessionView, "__init__", add("readings")),
+        counted(documents.DocumentRepository, "write", lambda args: rendered.append(args[2])),
+    ):
+        ReviewGate(session).save_reply(task, REPLY, "Second.")
+    counts["renderings"] = max(rendered.count(key) for key in rendered)
+    for name, count in counts.items():
+        print(f"{f'one reply: {name}':<58}{count:>10}{'':>18}{1:>7.1f}{'  over the aim' if count > 1 else ''}")
+
+
+def bench_events(base):
+    """`status` of a session with many events and calls beside one with few."""
+    plans = []
+    for lines in (800, 80_000):
+        session = workflow_session(base / str(lines) / "projects", phases=3)
+        folder = session.store.base / session.prefix
+        event = b'{"time": "2024-11-24T10:00:00Z", "event": "agent_started", "phase": 1, "agent": "a", "model": "m"}\n'
+        (folder / "events.jsonl").write_bytes(event * lines)
+        calls = (
+            f'{{"time": "2024-11-24T10:00:00Z", "event": "reserved", "call": "{at}", "phase": {at % 3 + 1}, '
+            '"agent": "a", "attempt": 1, "model": "m", "tokens": 10, "cost": 0.001}\n'
+            f'{{"time": "2024-11-24T10:00:00Z", "event": "settled", "call": "{at}", "tokens": 7, "cost": 0.0005, '
+            '"outcome": "completed"}\n'
+            for at in range(lines // 2)
+        )
+        (folder / "spend.jsonl").write_text("".join(calls), encoding="utf-8")
+        plans.append(session)
+    for session in plans:
+        start(HAYTHAM, "status", cwd=session.store.base.parent)
+    few, many = (partial(start, HAYTHAM, "status", cwd=session.store.base.parent) for session in plans)
+    row("haytham status, 80,000 events beside 800", 1.5, many, few, calls=10)
+    few, many = (partial(lambda session: summarize(session.read()), session) for session in plans)
+    row("summary of a session, 80,000 events beside 800", 1.5, many, few, calls=10)
 
 
 def bench_history(base):
@@ -108,6 +203,20 @@ def bench_history(base):
     row("take after one changed file", 3, lambda: take_changed(few), lambda: replace(floor))
     row("take, 1,000 snapshots beside 10", 1, lambda: take_changed(many), lambda: take_changed(few))
     names = iter(range(10_000))
+    replacement = [(str(base), prose(7000).encode())]
+    calls = {"take": (3, lambda: take_changed(few)), "fork": (10, lambda: few.fork(name=f"fork{next(names)}"))}
+    for name, (aim, call) in {**calls, "restore": (20, lambda: few.restore(3))}.items():
+        row(f"{name} beside one durable 7 KB replacement", aim, call, lambda: replace(replacement), calls=50)
+    batch = Batch(
+        tuple(Write(f"batch/{number}", replacement[0][1]) for number in range(3)), (Append("batch/log", b"1\n"),)
+    )
+    store = few.session.store
+    row(
+        "commit of 3 files and a line beside one replacement",
+        4,
+        lambda: store.commit(batch),
+        lambda: replace(replacement),
+    )
     tree = written_by_a_fork(few, next(names))
     row("fork", 1.5, lambda: few.fork(name=f"fork{next(names)}"), lambda: write_tree(base, tree), calls=30)
     many.list()
@@ -192,7 +301,7 @@ def workflow_session(base, *, phases):
     agent = b"---\nmodel: python:bench:instant\n---\nAnswer.\n"
     source = WorkflowFiles("long", {"workflow.yaml": yaml.encode(), "agents/a.md": agent})
     project = ProjectManager(base).create_project("user", "An idea.", project_name="long")["project_id"]
-    session = Session(FileStore(base), project, "run")
+    session = SessionDocuments(FileStore(base), project, "run")
     session.create(user_id="user", source=source, mode="all")
     return session
 
@@ -213,7 +322,7 @@ def history_of(base, *, snapshots):
         for agent in ("a", "b", "c"):
             manager.save_agent_output(*SESSION, phase, agent, prose(7000), duration=1.0)
         save_checkpoint(manager, phase=phase)
-    history = History(Session(FileStore(base), *SESSION))
+    history = History(SessionDocuments(FileStore(base), *SESSION))
     for _ in range(snapshots):
         take_changed(history)
     return history
@@ -241,7 +350,7 @@ def disk_use(base, snapshots):
     manager.create_session(*SESSION, "user", execution_mode="full")
     for at in range(10):
         manager.save_agent_output(*SESSION, at % 7 + 1, f"agent_{at}", prose(7000), duration=1.0)
-    history, plain = History(Session(FileStore(base), *SESSION)), 0
+    history, plain = History(SessionDocuments(FileStore(base), *SESSION)), 0
     for at in range(snapshots):
         if at:
             manager.save_agent_output(*SESSION, at % 7 + 1, f"agent_{at % 7}", prose(7000), duration=1.0)

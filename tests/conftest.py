@@ -18,6 +18,14 @@ settings.load_profile("haytham")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: ten times as many rounds where HAYTHAM_SOAK is set (make soak)")
+    config.addinivalue_line("markers", "slow: half a second or more; left out by make check (tests/slow_tests.txt)")
+
+
+def pytest_collection_modifyitems(items):
+    slow = set((Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").split())
+    for item in items:
+        if {item.path.name, f"{item.path.name}::{getattr(item, 'originalname', item.name)}"} & slow:
+            item.add_marker(pytest.mark.slow)
 
 
 def rounds(full):

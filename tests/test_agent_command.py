@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from haytham.agents.base import Task, call_agent, load_agent
+from haytham.agents.base import Task, call_agent
 from haytham.agents.command import KEPT_BYTES
+from haytham.agents.registry import load_agent
 from haytham.config.agent_spec import AgentSpec
 from haytham.errors import AgentError
 from support.bad_agents import wait_for
@@ -65,7 +66,7 @@ def desk_with(base, command, **ours):
 
 
 def output(desk):
-    return desk.session.read().outputs(desk.phase(1))["a"].value
+    return desk.session.read().outputs(desk.phase(1))["a"].value.to_value()
 
 
 # What goes in and comes out.
@@ -188,14 +189,14 @@ def test_standard_error_of_a_program_that_ends_well_is_no_failure():
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("", "the command is empty; it is said as command:PROGRAM ARGUMENTS"),
-        ("  ", "the command is empty; it is said as command:PROGRAM ARGUMENTS"),
-        ("''", "the command is empty; it is said as command:PROGRAM ARGUMENTS"),
+        ("", "the command is empty; write command:PROGRAM ARGUMENTS"),
+        ("  ", "the command is empty; write command:PROGRAM ARGUMENTS"),
+        ("''", "the command is empty; write command:PROGRAM ARGUMENTS"),
         ("cat 'a", 'the command "cat \'a" cannot be split into words: no closing quotation'),
         ("cat a\nb", "the command 'cat a\\nb' is more than one line of text"),
         ("cat a\0b", "the command 'cat a\\x00b' is more than one line of text"),
-        ("no_such_program -x", "the command 'no_such_program' is not there"),
-        ("./no/such/program", "the command './no/such/program' is not there"),
+        ("no_such_program -x", "the command 'no_such_program' was not found"),
+        ("./no/such/program", "the command './no/such/program' was not found"),
         ("/", "the command '/' is not executable: Permission denied"),
     ],
 )
@@ -226,7 +227,7 @@ def test_a_file_that_is_no_program_is_told(tmp_path, content, mode, why):
 def test_an_answer_that_is_no_text_is_a_failure():
     """Bytes that are no UTF-8 are named, not guessed at."""
     error = failure(sh("printf 'caf\\351 noir'; echo oops >&2"))
-    assert (str(error), error.retry) == ("the command's answer is no UTF-8 text: byte 3 is 0xe9", False)
+    assert (str(error), error.retry) == ("the command's answer is not UTF-8 text: byte 3 is 0xe9", False)
     assert "oops" in error.__notes__[0]
 
 

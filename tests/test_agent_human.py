@@ -8,8 +8,9 @@ import pickle
 
 import pytest
 
-from haytham.agents.base import PreviousAttempt, Task, load_agent
+from haytham.agents.base import PreviousAttempt, Task
 from haytham.agents.human import AwaitingHuman, page_template
+from haytham.agents.registry import load_agent
 from haytham.config.agent_spec import AgentSpec
 from haytham.contracts import parse_contract
 from haytham.engine.runner import Runner
@@ -51,11 +52,11 @@ def desk(tmp_path):
 
 
 def output(desk, number=2, agent="h"):
-    return desk.session.read().outputs(desk.phase(number))[agent].value
+    return desk.session.read().outputs(desk.phase(number))[agent].value.to_value()
 
 
 def checkpoint(desk, number=2):
-    return desk.session.read().checkpoint(desk.phase(number)).value
+    return desk.session.read().checkpoint(desk.phase(number)).value.to_value()
 
 
 def documents(desk):
@@ -130,7 +131,7 @@ def test_the_run_waits_and_names_the_file(desk):
     """The page lies in the phase's folder; nothing is to be reviewed yet, and no model was asked."""
     session = desk.session
     outcome = asyncio.run(Runner(session, Events(), may_run_code=True).run())
-    assert (outcome.status, outcome.phase.number, outcome.agents) == ("waiting", 2, ("h",))
+    assert (outcome.status, outcome.phase, outcome.agents) == ("waiting", 2, ("h",))
     assert outcome.reason == "a person has to write it: p/sessions/s/phase_2_two/h.md"
     assert (output(desk)["text"], output(desk)["status"], output(desk)["model"]) == (PAGE, "pending", "human")
     assert checkpoint(desk)["status"] == "in_progress"

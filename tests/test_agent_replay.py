@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haytham.agents.base import Reply, Task, load_agent
+from haytham.agents.base import Reply, Task
+from haytham.agents.registry import load_agent
 from haytham.agents.replay import Recorder, Recordings
 from haytham.config.agent_spec import AgentSpec
 from haytham.errors import AgentError
@@ -195,13 +196,13 @@ def test_the_same_answer_twice_in_a_row_is_kept_once(tmp_path):
 def test_two_recorders_of_one_folder_lose_nothing(tmp_path):
     """A number that somebody else took in between is passed over."""
     first, second = Recorder(tmp_path), Recorder(tmp_path)
-    put = first._put
+    put = first._write_new
 
     def late(key, data):
         second.record(task(), replace(REPLY, text="theirs"))
         return put(key, data)
 
-    first._put = late
+    first._write_new = late
     first.record(task(), replace(REPLY, text="ours"))
     assert [one.outcome.text for one in Recordings(tmp_path).find("a")] == ["theirs", "ours"]
 
@@ -261,13 +262,13 @@ def test_the_difference_is_short_however_long_the_prompts_are(tmp_path):
 def test_an_agent_that_was_not_recorded_is_told(tmp_path):
     """Recordings of another agent are no answer, also where one name begins with the other."""
     Recorder(tmp_path).record(task(agent="a-b"), REPLY)
-    assert str(failure(tmp_path, task())) == "nothing was recorded of agent a"
+    assert str(failure(tmp_path, task())) == "no recording of agent a"
 
 
 @pytest.mark.parametrize("rest", ["", "  "])
 def test_a_folder_has_to_be_named(rest):
     """`replay:` alone says how it is said."""
-    with pytest.raises(AgentError, match=r"^no folder of recordings is named; it is said as replay:DIR$"):
+    with pytest.raises(AgentError, match=r"^no folder of recordings given; write replay:DIR$"):
         load_agent(f"replay:{rest}")
 
 
@@ -275,7 +276,7 @@ def test_a_folder_that_is_not_there_is_told(tmp_path):
     """Neither a folder nor a file in its place: the folder is named, and nothing is made."""
     (tmp_path / "file").touch()
     for name in ("nowhere", "file"):
-        with pytest.raises(AgentError, match=rf"^the folder of recordings '.*{name}' is not there$"):
+        with pytest.raises(AgentError, match=rf"^the folder of recordings '.*{name}' was not found$"):
             load_agent(f"replay:{tmp_path / name}")
     assert not (tmp_path / "nowhere").exists()
 
@@ -315,7 +316,7 @@ def test_a_damaged_recording_is_told_with_its_file(tmp_path, change, said):
     (path,) = tmp_path.glob("*.json")
     path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))), encoding="utf-8")
     told = str(failure(tmp_path, task()))
-    assert told.startswith(f"{path.name}: is no sound recording: ")
+    assert told.startswith(f"{path.name}: is not a valid recording: ")
     assert said in told
     assert "\n" not in told
 
@@ -326,7 +327,7 @@ def test_a_file_that_is_no_json_is_told(tmp_path, data):
     Recorder(tmp_path).record(task(), REPLY)
     (path,) = tmp_path.glob("*.json")
     path.write_bytes(data)
-    assert str(failure(tmp_path, task())).startswith(f"{path.name}: is no sound recording: ")
+    assert str(failure(tmp_path, task())).startswith(f"{path.name}: is not a valid recording: ")
 
 
 def test_other_files_in_the_folder_are_left_alone(tmp_path):

@@ -471,7 +471,7 @@ def test_one_unreadable_phase_does_not_stop_another_from_being_saved(manager, se
     manager.save_agent_output(*IDS, 2, "agent", "kept")
     manager.save_checkpoint(*IDS, 2, "completed", [])
     assert manager.get_phase_outputs(*IDS, [2]) == {2: {"agent": "kept"}}
-    assert "session_manifest.md could not be drawn anew" in caplog.text
+    assert "session_manifest.md could not be rendered" in caplog.text
     with pytest.raises(ValueError, match=r"phase_1_concept/checkpoint\.md"):
         manager.load_session(*IDS)
 

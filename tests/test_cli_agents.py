@@ -382,7 +382,7 @@ def test_a_broken_contract_lists_what_is_missing(broken):
     here, answer = broken
     assert answer.code == 1
     lines = answer.out.split("\n")[1:]
-    assert lines[0] == "phase 1, One, failed: one: the reply does not keep its contract:"
+    assert lines[0] == "phase 1, One, failed: one: the reply breaks its contract:"
     assert all(re.match(r"  reply(:\d+)?: ", line) for line in lines[1:6])
     assert lines[6] == "  and 2 more"
     mend = "haytham review 1 && haytham approve 1 && haytham resume"
@@ -450,7 +450,7 @@ def test_a_contract_is_validated_with_the_agents_that_name_it(broken):
     (here / "mine" / "contracts" / "seven.json").write_text("{\n]", encoding="utf-8")
     answer = haytham("validate", "mine", cwd=here)
     assert (answer.code, "contracts/seven.json:2: is not valid JSON" in answer.out) == (6, True)
-    assert "agents/two.md:3: haytham.contract: contract nowhere is not there" in answer.out
+    assert "agents/two.md:3: haytham.contract: contract nowhere not found" in answer.out
 
 
 def test_a_contract_that_changed_is_named(broken):

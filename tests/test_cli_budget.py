@@ -90,7 +90,7 @@ def test_every_limit_that_the_option_takes_the_manifest_holds(here, cost, kept):
         ("--max-tokens 1.5", "--max-tokens: found '1.5'; allowed: a whole number, 0 or more, like 200000"),
         ("--max-tokens -1", "--max-tokens: found '-1'; allowed: a whole number"),
         ("--record mine/workflow.yaml", "--record: mine/workflow.yaml is a file; name a folder"),
-        ("--model replay:nowhere", "the folder of recordings 'nowhere' is not there"),
+        ("--model replay:nowhere", "the folder of recordings 'nowhere' was not found"),
         ("--model command:", "the command is empty"),
     ],
 )

@@ -255,7 +255,7 @@ def test_progress_is_told_beside_the_answer(here):
     """Progress goes to standard error, as plain lines or lines of JSON; the answer with `--json` is one object."""
     answer = process("run", IDEA, "--json", cwd=here)
     events = [json.loads(line)["event"] for line in answer.err.splitlines()]
-    assert events[:3] == ["phase_started", "agent_started", "agent_ended"]
+    assert events[:3] == ["phase_started", "agent_started", "agent_completed"]
     assert (answer.json["kind"], answer.json["version"], answer.json["phase"]) == ("run", 1, 1)
     process("approve", cwd=here)
     assert process("resume", cwd=here).err.startswith("phase 2: Market Research\n  market_intelligence: ")

@@ -194,7 +194,7 @@ def test_without_a_snapshot_it_is_said_how_to_take_one(tmp_path):
     assert (said.code, said.out) == (0, "there is no snapshot yet; take one with: haytham snapshot -m LABEL\n")
     edit(tmp_path / "mine" / "workflow.yaml", "auto: 'off'", "enabled: false")
     haytham("resume", "--accept-workflow", cwd=tmp_path)
-    assert "this session keeps no history" in haytham("checkpoints", cwd=tmp_path).out
+    assert "snapshots of this session are off" in haytham("checkpoints", cwd=tmp_path).out
     refused = haytham("snapshot", cwd=tmp_path)
     assert (refused.code, "cannot take a snapshot" in refused.err) == (1, True)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from haytham.cli import trust
+from haytham.app import trust
 from support.cli_runner import IDEA, haytham, process, workflow
 
 SCRIPT = "#!/bin/sh\ncat > /dev/null\ntouch ran\necho {}\n"

@@ -213,7 +213,7 @@ def test_a_workflow_is_validated_with_its_agents(tmp_path):
     edit(tmp_path / "mine" / "workflow.yaml", "run: sequential", "runs: sequential")
     (tmp_path / "mine" / "agents" / "validation.md").write_text("---\nmodel: [1]\n---\n", encoding="utf-8")
     said = problems(tmp_path, "mine")
-    assert re.search(r"workflow\.yaml:\d+: phases\[2\]\.runs: is no key here; did you mean run\?", said)
+    assert re.search(r"workflow\.yaml:\d+: phases\[2\]\.runs: unknown key; did you mean run\?", said)
     assert "agents/validation.md" in said
 
 

@@ -107,7 +107,7 @@ def test_a_workflow_that_cannot_be_read_any_more_can_be_left_alone(here):
     """A broken workflow folder is exit 6 with file and line; `--keep-workflow` goes on without it."""
     (here / "mine" / "workflow.yaml").write_text("name: mine\nphasen: []\n", encoding="utf-8")
     answer = haytham("resume", cwd=here)
-    assert (answer.code, "workflow.yaml:2: phasen: is no key here; did you mean phases?" in answer.err) == (6, True)
+    assert (answer.code, "workflow.yaml:2: phasen: unknown key; did you mean phases?" in answer.err) == (6, True)
     assert haytham("resume", "--keep-workflow", cwd=here).code == 3
 
 
@@ -175,13 +175,14 @@ def test_a_workflow_copy_edited_by_hand_is_refused(with_code):
 
 def test_a_digest_that_the_files_do_not_have_is_not_trusted(here, monkeypatch, tmp_path):
     """A session that names a workflow which is trusted here, and holds another one, runs no code and writes nowhere."""
-    from haytham import FileStore, Session
-    from haytham.cli.trust import may_run_code, trust
+    from haytham import FileStore
+    from haytham.app.trust import may_run_code, trust
     from haytham.config.workflow import WorkflowFiles, parse_workflow
+    from haytham.session import SessionDocuments
 
     yaml = b"name: w\nphases:\n- {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
     files = {"workflow.yaml": yaml, "agents/a.md": b"---\nmodel: python:os:getcwd\n---\nWrite.\n"}
-    session = Session(FileStore(tmp_path / "projects"), "p", "s")
+    session = SessionDocuments(FileStore(tmp_path / "projects"), "p", "s")
     session.create(user_id="u", source=WorkflowFiles("w", files), mode="all")
     trust(session)
     assert may_run_code(session)

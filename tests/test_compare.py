@@ -14,7 +14,7 @@ from haytham.config.workflow import shipped_workflow
 from haytham.history.compare import Change, CompareSide, _differences, compare
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.plan import summarize
 from haytham.session.swap import snapshot_paths
 from haytham.storage import MemoryStore
@@ -33,7 +33,7 @@ DIGESTS = ["sha256:" + digit * 64 for digit in "0123"]
 @pytest.fixture
 def session():
     with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
-        made = Session(MemoryStore(), "p", "s")
+        made = SessionDocuments(MemoryStore(), "p", "s")
         made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="mvp")
         made.save_output(1, "concept_expansion", OUTPUT, "A concept.\n\nIn two parts.")
         made.save_checkpoint(1, PHASE, [{"agent_name": "concept_expansion", "status": "completed", "cost": 0.1}])

@@ -11,6 +11,7 @@ from haytham import CheckpointManager, FileStore, ProjectManager
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
 from haytham.session.documents import DocumentRepository
+from haytham.session.models import PhaseCheckpoint
 from support.subprocess_workers import running, together
 
 SESSION = ("idea", "run")
@@ -166,7 +167,7 @@ def text_of(number):
 
 
 def read_checkpoint(base, phase):
-    return DocumentRepository(FileStore(base)).read("checkpoint", CHECKPOINTS[phase]).value
+    return DocumentRepository(FileStore(base)).read(PhaseCheckpoint, CHECKPOINTS[phase]).value.to_value()
 
 
 def shown_phases(base):

@@ -545,7 +545,7 @@ OFFER = ("properties", "offers", "items", "properties")
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
-        (("typ",), "object", "contracts/x.json:127: typ: is no key here; did you mean type?"),
+        (("typ",), "object", "contracts/x.json:127: typ: unknown key; did you mean type?"),
         (("properties",), None, "contracts/x.json:1: the key properties is missing"),
         (("properties", "problem"), 7, "properties.problem: found 7; allowed: a map with type and x-location"),
         (
@@ -556,12 +556,12 @@ OFFER = ("properties", "offers", "items", "properties")
         (("properties", "reasons", "minItems"), 10**12, "minItems: found 1000000000000; allowed: 0 to 1000"),
         (("properties", "problem", "type"), "number", "found 'number'; allowed: string, array (others with a label)"),
         (("properties", "problem", "x-location"), "!", "x-location: found '!'; allowed: Section, or Section / Label"),
-        (("properties", "problem", "x-location"), "Extra", "found 'Extra', the seat of problem; allowed: once"),
-        (("properties", "problem", "x-location"), "Verdict", "the seat of problem; allowed: once"),
+        (("properties", "problem", "x-location"), "Extra", "found 'Extra', the location of problem; allowed: once"),
+        (("properties", "problem", "x-location"), "Verdict", "the location of problem; allowed: once"),
         (
             ("properties", "sure", "x-location"),
             "Verdict / note",
-            "found 'Verdict / Note', the seat of sure; allowed: once",
+            "found 'Verdict / Note', the location of sure; allowed: once",
         ),
         (("properties", "reasons", "items"), {"type": "number"}, "allowed: items of type string or object"),
         (("properties", "reasons", "default"), [1], "reasons.default: found [1]; allowed: a list of texts"),
@@ -586,7 +586,7 @@ OFFER = ("properties", "offers", "items", "properties")
         (("properties", "best", "x-rule"), {"of": "offers"}, "allowed: of and cases, or of, highest and take"),
         (("properties", "note", "x-because"), "sure", "x-because: found 'sure'; allowed: a field with x-rule"),
         (("properties", "sure", "type"), "number", "Verdict / Sure is a number with no x-source beside it"),
-        (("properties", "problem", "x-from"), [7], "x-from: found [7]; allowed: seats"),
+        (("properties", "problem", "x-from"), [7], "x-from: found [7]; allowed: locations"),
         (("x-contract",), "x/2", "contracts/x.json:127: x-contract: found 'x/2'; allowed: x/1"),
         (("required",), ["no"], "required: found ['no']; allowed: problem, reasons"),
     ],
@@ -609,7 +609,7 @@ KEYS = json.dumps({f"k{at}": 0 for at in range(20_000)}).encode()
         (b"\xff", "contracts/x.json:1: is not valid JSON"),
         (b" " * 300_000, "contracts/x.json:1: has 300,000 bytes; allowed: 262,144"),
         (KEYS[:-1] + b', "k9": 0}', "found the key k9 twice; allowed: once"),
-        (KEYS, "contracts/x.json:1: k0: is no key here"),
+        (KEYS, "contracts/x.json:1: k0: unknown key"),
         (b"[]", "contracts/x.json:1: found []; allowed: a map, with type object and properties"),
         (b"[" * 100_000, "contracts/x.json:1: is not valid JSON"),
     ],
@@ -659,7 +659,7 @@ def test_a_workflows_own_contract_wins():
     assert load_contract("validation", own).sections[0].name == "Problem"
     assert load_contract("validation").sections[0].name == "Riskiest assumptions"
     with pytest.raises(
-        NotFound, match=r"contract nobody is not there: no contracts/nobody\.json in the workflow's folder"
+        NotFound, match=r"contract nobody not found: no contracts/nobody\.json in the workflow's folder"
     ):
         load_contract("nobody", own)
     with pytest.raises(InvalidArgument, match=r"contract: found '\.\./x'"):

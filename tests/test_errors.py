@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from haytham import errors
-from haytham.agents.base import load_agent
+from haytham.agents.registry import load_agent
 
 ERRORS = [
     (errors.InvalidArgument("phase", 9, "1, 2"), ValueError),

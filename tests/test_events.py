@@ -11,7 +11,9 @@ import pytest
 
 from haytham import events as event_module
 from haytham.engine.runner import Runner
-from haytham.events import Events
+from haytham.errors import InvalidArgument
+from haytham.events import EVENT_TYPES, Events, EventType
+from haytham.storage import MemoryStore
 from support import fake_agents
 from support.fake_agents import AT_ONCE, Desk, called
 from support.history_workers import past, worked_session
@@ -31,7 +33,10 @@ def anew():
 
 
 @pytest.fixture
-def events():
+def events(monkeypatch):
+    """Events of the table, and some that only these tests emit."""
+    for name in ("a", "b", "c", "call", "done", "echo"):
+        monkeypatch.setitem(EVENT_TYPES, name, EventType(name, "in a test", {}))
     return Events()
 
 
@@ -143,12 +148,12 @@ def test_an_async_handler_that_cancels_itself_has_failed(events, caplog):
 def test_a_snapshot_is_taken_whatever_a_handler_does(tmp_path, caplog):
     """`take` returns the snapshot although a handler raises, and async handlers are done by then."""
     history, heard = past(worked_session(tmp_path)), []
-    history.events.on("snapshot_taken", fail)
-    history.events.on("snapshot_taken", slow_first(heard))
+    history.events.on("snapshot_saved", fail)
+    history.events.on("snapshot_saved", slow_first(heard))
     taken = history.take(label="x")
     assert history.latest() == taken
-    assert heard == ["snapshot_taken"]
-    assert "fail of event snapshot_taken failed" in caplog.text
+    assert heard == ["snapshot_saved"]
+    assert "fail of event snapshot_saved failed" in caplog.text
 
 
 # A run.
@@ -161,7 +166,7 @@ def test_a_run_goes_on_whatever_a_handler_does(tmp_path, handler, caplog):
     events.on("*", handler)
     assert run(desk, events) == "waiting"
     assert called() == ["a"]
-    assert f"{handler.__name__} of event agent_ended failed: KeyError" in caplog.text
+    assert f"{handler.__name__} of event agent_completed failed: KeyError" in caplog.text
 
 
 def test_async_handlers_of_a_run_are_awaited_in_order_in_its_loop(tmp_path):
@@ -203,7 +208,7 @@ def test_an_agents_thread_has_async_handlers_awaited_in_the_runs_loop(tmp_path):
         await asyncio.sleep(0)
         threads.append(threading.current_thread())
 
-    events.on("snapshot_taken", hear)
+    events.on("snapshot_saved", hear)
     assert run(desk, events) == "waiting"
     assert len(threads) >= 2
     assert set(threads) == {threading.main_thread()}
@@ -218,7 +223,7 @@ def test_a_cancelled_run_does_not_wait_for_a_handler_for_ever(tmp_path, monkeypa
         heard.set()
         await asyncio.sleep(3600)
 
-    events.on("agent_ended", hang)
+    events.on("agent_completed", hang)
 
     async def stop():
         running = asyncio.ensure_future(Runner(desk.session, events, may_run_code=True, ways=AT_ONCE).run())
@@ -230,5 +235,44 @@ def test_a_cancelled_run_does_not_wait_for_a_handler_for_ever(tmp_path, monkeypa
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(stop())
     assert time.monotonic() - begun < 20
-    assert "hang of event agent_ended was not finished" in caplog.text
+    assert "hang of event agent_completed was not finished" in caplog.text
     assert desk.resume() == ("waiting", 1)
+
+
+# The table, and reading.
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [("unheard_of", {}), ("person_asked", {"phase": 1}), ("person_asked", {"phase": "1", "agent": "a"})],
+    ids=["unknown", "missing", "another type"],
+)
+def test_an_event_that_is_not_of_the_table_is_refused(name, facts):
+    """Whoever emits an unknown event, or facts that its type does not have, learns of it at once."""
+    with pytest.raises(InvalidArgument):
+        Events().emit(name, **facts)
+
+
+def test_events_are_read_from_a_position():
+    """A reader goes on where it stopped; a line that is not complete is left for the next time."""
+    store = MemoryStore()
+    events = Events(store, "s/events.jsonl")
+    store.ensure_folder("s/")
+    events.emit("person_asked", phase=1, agent="a")
+    first, position = events.read()
+    events.emit("person_asked", phase=1, agent="b")
+    second, end = events.read(position)
+    assert [event.facts["agent"] for event in (*first, *second)] == ["a", "b"]
+    assert events.read(end) == ([], end)
+
+
+def test_a_handler_is_registered_by_a_decorator():
+    """`on` without a handler decorates one."""
+    events, heard = Events(), []
+
+    @events.on("person_asked")
+    def hear(event):
+        heard.append(event.name)
+
+    events.emit("person_asked", phase=1, agent="a")
+    assert heard == ["person_asked"]

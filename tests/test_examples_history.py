@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import haytham
-from haytham import FileStore, History, Session
+from haytham import FileStore, History
+from haytham.session import SessionDocuments
 from haytham.session.plan import summarize
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ def told(name, folder):
 
 def past(folder, project, session):
     """The history of a session that an example made."""
-    return History(Session(FileStore(folder / "projects"), project, session))
+    return History(SessionDocuments(FileStore(folder / "projects"), project, session))
 
 
 def section(text, heading):
@@ -131,8 +132,8 @@ def test_what_the_history_takes_on_disk_is_so(days, branches):
 def test_the_experiment_is_the_one_fork(days, branches):
     """It comes of the snapshot of day 2, says what it is for, and both pasts are sound."""
     manifest = branches["experiment"].session.read().manifest.value
-    assert (manifest["forked_from"], manifest["purpose"]) == ("main", "Would a line an entry do?")
-    assert manifest["fork_point"] == branches["main"].get("3").id == branches["experiment"].get("1").parent
+    assert (manifest.forked_from, manifest.purpose) == ("main", "Would a line an entry do?")
+    assert manifest.fork_point == branches["main"].get("3").id == branches["experiment"].get("1").parent
     assert branches["experiment"].get("1").metadata == {"decide": "after day 3"}
     assert "total forks: 1\n" in days[1]
     assert "problems found: 0\n" in days[1]
@@ -185,9 +186,9 @@ def travel(tmp_path_factory):
 def test_the_runner_takes_the_snapshots(travel):
     """After a phase, at an approval, by an agent, at the end: and who listens hears of it."""
     _, text, history = travel
-    assert section(text, "Two phases").count("snapshot_taken: ") == 3
+    assert section(text, "Two phases").count("snapshot_saved: ") == 3
     kinds = {one.number: one.kind for one in history.list()}
-    heard = re.findall(r"snapshot_taken: (\d+), (\w+)", section(text, "Going on"))
+    heard = re.findall(r"snapshot_saved: (\d+), (\w+)", section(text, "Going on"))
     assert [(int(number), kind) for number, kind in heard if kinds[int(number)] == kind] == [*kinds.items()][:6][::-1]
     assert history.latest().kind == "final"
     assert [one.label for one in history.list("manual")] == ["before the price is set"]
@@ -232,7 +233,7 @@ def test_a_fork_goes_its_own_way(travel):
     assert "completed\nstatus: waiting -> completed\n" in said
     assert "  +In our own town 90 gardens" in said
     child = past(folder, "time_travel", "one_town")
-    assert child.session.read().manifest.value["fork_point"] == history.get("3").id
+    assert child.session.read().manifest.value.fork_point == history.get("3").id
     assert (child.latest().kind, child.latest().status, child.verify()) == ("final", "completed", [])
     assert b"town" not in history.read(history.latest(), FACTS)
 
@@ -241,7 +242,7 @@ def test_what_fails_is_rolled_back(travel):
     """Before and when it failed are kept; the document that was lost is there again."""
     _, text, history = travel
     said = section(text, "Something risky")
-    before, failed = re.search(r"taken: (\d+), pre_operation\n  snapshot_taken: (\d+), recovery\n", said).groups()
+    before, failed = re.search(r"saved: (\d+), pre_operation\n  snapshot_saved: (\d+), recovery\n", said).groups()
     assert f"snapshot_restored: {before}\nit failed, and facts.md is there again\n" in said
     assert history.get(before).metadata["operation"] == "tidy up"
     assert FACTS in history.documents(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import random
 import resource
 import shutil
@@ -18,6 +19,7 @@ import pytest
 from conftest import rounds
 from haytham import CheckpointManager, FileStore, ProjectManager, clock
 from haytham.session.documents import DocumentRepository
+from haytham.session.models import MODELS, SessionManifest
 from haytham.session.validate import schema_for_path
 from support.subprocess_workers import FORK, apart, fail_at, running, runs_to_its_end
 
@@ -236,10 +238,10 @@ def test_after_a_failed_save_the_next_one_works(base, monkeypatch):
     """The same manager saves on when the disk is well again, and the manifest shows it."""
     manager = CheckpointManager(base)
     with monkeypatch.context() as patch:
-        fail_at(patch, "fsync", 0)
+        patch.setattr(os, "fsync", partial(fail, errno.EIO))
         assert raises_input_output_error(partial(save_checkpoint, manager, 2))
     save_checkpoint(manager, 3)
-    [row, *_] = DocumentRepository(FileStore(base)).read("session_manifest", MANIFEST).parsed.derived["phase_status"]
+    [row, *_] = DocumentRepository(FileStore(base)).read(SessionManifest, MANIFEST).parsed.derived["phase_status"]
     assert (numbers(base)[save_checkpoint], row["status"]) == (3, "completed")
 
 
@@ -259,13 +261,16 @@ def state(base):
 def numbers(base):
     """The number that each document was saved with last, by the function that saves it."""
     shelf = DocumentRepository(FileStore(base))
-    return {save: shelf.read(schema_for_path(key), key).value[field] for save, (key, field) in HOMES.items()}
+    return {
+        save: getattr(shelf.read(MODELS[schema_for_path(key)], key).value, field)
+        for save, (key, field) in HOMES.items()
+    }
 
 
 def problems(base):
     """The problems of all documents."""
     found = (
-        DocumentRepository(FileStore(base)).find(schema_for_path(key), key)
+        DocumentRepository(FileStore(base)).find(MODELS[schema_for_path(key)], key)
         for key in state(base)
         if schema_for_path(key)
     )
@@ -330,6 +335,10 @@ def limit_file_size(size):
     """Make each write beyond a size fail in this process, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def fail(number, *_):
+    raise OSError(number, os.strerror(number))
 
 
 def raises_input_output_error(function):

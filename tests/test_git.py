@@ -14,7 +14,7 @@ from haytham import CheckpointManager, clock
 from haytham.errors import InvalidDocument
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
-from haytham.session import Session, paths
+from haytham.session import SessionDocuments, paths
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
 from support import fake_agents
@@ -214,7 +214,7 @@ def fresh(folder, tmp_path):
     created = re.search(r"- Created: (.*)", manifest.read_text(encoding="utf-8"))[1]
     manifest.unlink()
     haytham("doctor", "--user", "ann", "--mode", "mvp", cwd=copy)
-    Session(FileStore(copy / "projects"), "p", "s").update_manifest({"created": created})
+    SessionDocuments(FileStore(copy / "projects"), "p", "s").update_manifest({"created": created})
     return copy
 
 

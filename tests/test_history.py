@@ -19,7 +19,7 @@ from haytham import History, MemoryStore, clock
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError, InvalidArgument, NotFound
 from haytham.history.catalog import BranchHead, BranchHeadFile
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from support.history_workers import (
     PATHS,
     again,
@@ -148,7 +148,7 @@ def test_an_approval_is_a_line_of_text(session, history, approval):
 @given(label=st.none() | lines.filter(str.isprintable).filter(str.strip), metadata=st.dictionaries(texts, plain_values))
 def test_label_and_metadata_come_back_as_they_went_in(label, metadata):
     """Whatever text and plain values a caller gives stand in the record, read anew."""
-    session = Session(MemoryStore(), "p", "s")
+    session = SessionDocuments(MemoryStore(), "p", "s")
     session.create(user_id="u", source=source(), mode="all")
     taken = History(session).take(label=label, metadata=metadata)
     History(session).take()  # so that the first is no longer at hand
@@ -158,7 +158,7 @@ def test_label_and_metadata_come_back_as_they_went_in(label, metadata):
 
 def test_a_session_that_is_not_there_has_no_past(tmp_path):
     """Freezing a name that no session has is an error, and leaves nothing."""
-    nobody = Session(new_session(tmp_path).store, "p", "nobody")
+    nobody = SessionDocuments(new_session(tmp_path).store, "p", "nobody")
     before = whole(tmp_path / "p")
     with pytest.raises(NotFound, match="nobody"):
         past(nobody).take()
@@ -643,7 +643,7 @@ def test_what_is_held_outlives_its_operation(session, history):
     with history.operation("pin") as pinned:
         history.pin(pinned)
     assert [one.id for one in past(session).list()] == [pinned.id, before.id]
-    assert History(Session(session.store, "p", "f")).verify() == []
+    assert History(SessionDocuments(session.store, "p", "f")).verify() == []
 
 
 def test_what_was_is_never_changed(session, history):

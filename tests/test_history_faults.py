@@ -10,7 +10,7 @@ import pytest
 
 from conftest import SOAK, rounds
 from haytham import History
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.plan import summarize
 from support.history_workers import (
     FOLDERS,
@@ -90,7 +90,7 @@ def merge(session):
 
 
 def discard(session):
-    History(Session(session.store, "p", "f")).discard()
+    History(SessionDocuments(session.store, "p", "f")).discard()
 
 
 def steps():
@@ -161,7 +161,7 @@ def check_restore(trial, before, after):
 def check_fork(trial, parent):
     """The parent is as it was; the fork is there, whole and with its past, or can be made under the same name."""
     assert (whole(place(trial)), whole(records(trial))) == parent
-    made = Session(trial.store, "p", "f")
+    made = SessionDocuments(trial.store, "p", "f")
     if not place(made).exists():
         assert text_of(past(trial).fork("2", name="f"), 1) == "one"
     assert (is_sound(made), text_of(made, 1)) == (True, "one")
@@ -192,7 +192,7 @@ def check_merge(trial, before, after):
 def check_discard(trial, parent):
     """The parent is as it was; the fork is there and can be discarded again, or is gone and its name is free."""
     assert (whole(place(trial)), whole(records(trial))) == parent
-    fork = Session(trial.store, "p", "f")
+    fork = SessionDocuments(trial.store, "p", "f")
     if place(fork).exists():
         summarize(again(fork).read())
         past(fork).discard()
@@ -326,6 +326,6 @@ def test_what_is_listed_is_sound_after_a_kill_at_any_moment(session, act):
     for _ in range(rounds(50)):
         kill_while(partial(act, session), moments.uniform(0, 0.15))
         names = session.store.folders("p/sessions/")
-        assert all(is_sound(Session(session.store, "p", name)) for name in names)
-        assert all(past(Session(session.store, "p", name)).list() for name in names)
+        assert all(is_sound(SessionDocuments(session.store, "p", name)) for name in names)
+        assert all(past(SessionDocuments(session.store, "p", name)).list() for name in names)
     assert (past(session).take(), is_sound(session)) == (past(session).latest(), True)

@@ -11,7 +11,7 @@ import pytest
 
 from haytham import History, ProjectManager, clock
 from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, InvalidDocument, MergeConflict, NotFound
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
@@ -80,7 +80,7 @@ def test_a_fork_is_a_session_of_its_own(session):
     """It has its own id and times, and says where it comes from and why."""
     with clock.override(lambda: datetime(2031, 1, 2, 3, 4, 5, tzinfo=UTC)):
         fork = past(session).fork("1", name="f", purpose="another market")
-    mine, his = again(session).read().manifest.value, again(fork).read().manifest.value
+    mine, his = again(session).read().manifest.value.to_value(), again(fork).read().manifest.value.to_value()
     assert (his["session_id"], his["created"]) == ("f", "2031-01-02T03:04:05Z")
     assert summarize(again(fork).read()).last_updated == "2031-01-02T03:04:05Z"
     point = past(session).get("1")
@@ -88,7 +88,7 @@ def test_a_fork_is_a_session_of_its_own(session):
     own = {"session_id", "created", "forked_from", "fork_point", "purpose"}
     assert {name: his[name] for name in mine if name not in own} == {n: mine[n] for n in mine if n not in own}
     (event,) = map(json.loads, (place(fork) / "events.jsonl").read_bytes().splitlines())
-    assert (event["event"], event["session"], event["snapshot"]) == ("forked", "s", point.id)
+    assert (event["event"], event["session"], event["snapshot"]) == ("session_forked", "s", point.id)
 
 
 def test_a_fork_begins_with_a_snapshot(session):
@@ -110,10 +110,10 @@ def test_a_snapshot_or_the_present_is_forked(session):
     assert tree(place(now), without=("session_manifest.md", "events.jsonl", "spend.jsonl")) == tree(
         place(session), without=("session_manifest.md", "events.jsonl", "spend.jsonl")
     )
-    assert again(now).read().manifest.value["fork_point"] is None
+    assert again(now).read().manifest.value.fork_point is None
     assert History(now).latest().parent == past(session).get("1").id
     taken = past(session).take()
-    assert again(past(session).fork(name="same")).read().manifest.value["fork_point"] == taken.id
+    assert again(past(session).fork(name="same")).read().manifest.value.fork_point == taken.id
 
 
 def test_what_is_done_on_either_side_stays_there(session):
@@ -175,7 +175,7 @@ def test_a_completed_session_can_be_forked_and_go_on(tmp_path):
     project = manager.create_project("u", "An idea", "idea")["project_id"]
     name = manager.start_session(project)["session_id"]
     manager.complete_session(project, name, "# Requirements\n")
-    session = Session(FileStore(tmp_path), project, name)
+    session = SessionDocuments(FileStore(tmp_path), project, name)
     assert summarize(session.read()).status == "completed"
     fork = History(session).fork(name="f")
     assert summarize(again(fork).read()).status == "in_progress"
@@ -217,8 +217,8 @@ def test_a_name_that_two_want_at_once_is_had_by_one(session):
 
     told = together(partial(try_to_fork, "left"), partial(try_to_fork, "right"))
     (won,) = [text for text in told if text is not None]
-    fork = Session(session.store, "p", "f")
-    assert (fork.read().manifest.value["purpose"], past(fork).verify(), len(past(fork).list())) == (won, [], 1)
+    fork = SessionDocuments(session.store, "p", "f")
+    assert (fork.read().manifest.value.purpose, past(fork).verify(), len(past(fork).list())) == (won, [], 1)
 
 
 def test_a_fork_takes_hardly_any_bytes(session):
@@ -407,7 +407,7 @@ def test_what_is_no_fork_is_not_discarded(session, fork):
     with session.store.run_lock(session_lock("p", "below")), pytest.raises(AlreadyRunning):
         History(below).discard()
     with pytest.raises(HaythamError):
-        History(Session(session.store, "p", "nobody")).discard()
+        History(SessionDocuments(session.store, "p", "nobody")).discard()
     assert whole(session.store.base / "p") == before
     History(below).discard()
     History(fork).discard()

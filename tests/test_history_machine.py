@@ -17,7 +17,7 @@ from conftest import rounds
 from haytham import History, clock
 from haytham.config.policy import KINDS
 from haytham.errors import InvalidArgument, MergeConflict, NotFound
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.storage import FileStore
 from support.history_workers import new_session, place, tree
 
@@ -46,7 +46,7 @@ class Histories(RuleBasedStateMachine):
         return names[which % len(names)]
 
     def session(self, name):
-        return Session(FileStore(self.base), "p", name)
+        return SessionDocuments(FileStore(self.base), "p", name)
 
     def history(self, name):
         return History(self.session(name))

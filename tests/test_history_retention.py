@@ -16,7 +16,7 @@ from haytham.config.workflow import FILE
 from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.history import retention
 from haytham.history.snapshot import Snapshot
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from support.history_workers import (
     blobs,
     copied,
@@ -427,7 +427,7 @@ def test_a_limit_lets_the_oldest_go(line, most, stays):
 )
 def test_a_dry_run_lists_exactly_what_a_run_removes(line, day, older_than):
     """For any past, on any day: the same, and afterwards all but that is there and sound."""
-    session = Session(MemoryStore(), "p", "s")
+    session = SessionDocuments(MemoryStore(), "p", "s")
     session.create(user_id="u", source=source(KEEP_TWO), mode="all")
     for at, (kind, taken, pinned, forked) in enumerate(line):
         with clock.override(lambda taken=taken: START + timedelta(days=taken)):

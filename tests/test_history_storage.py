@@ -312,7 +312,9 @@ def test_without_a_past_whatever_needs_one_says_why(tmp_path):
         "merge": partial(off.merge, "f", [1]),
     }
     for wanted, act in acts.items():
-        with pytest.raises(HistoryDisabled, match=rf"cannot {wanted}: session p/s .*enabled: false"):
+        with pytest.raises(
+            HistoryDisabled, match=rf"cannot {wanted}: snapshots of session p/s are off; set .*enabled: true"
+        ):
             act()
     with pytest.raises(HistoryDisabled), off.operation("x"):
         approve(session, 2)

@@ -11,11 +11,12 @@ from itertools import pairwise
 
 import pytest
 
-from haytham import CheckpointManager, FileStore, ProjectManager, Session
+from haytham import CheckpointManager, FileStore, ProjectManager
 from haytham.config.workflow import WorkflowFiles
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
+from haytham.session import SessionDocuments
 from haytham.session.validate import validate_tree
 from support.cli_runner import command, environment, process
 from support.make_golden import drawn
@@ -361,7 +362,7 @@ def evil_session(base, changes, agent):
     for old, new in changes.items():
         yaml = yaml.replace(old, new)
     source = WorkflowFiles("evil", {"workflow.yaml": yaml.encode(), "agents/a.md": agent.encode()})
-    Session(FileStore(base), "evil", "evil").create(user_id="mallory", source=source, mode="all")
+    SessionDocuments(FileStore(base), "evil", "evil").create(user_id="mallory", source=source, mode="all")
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -407,9 +408,9 @@ def test_a_template_cannot_keep_a_run_from_ctrl_c(tmp_path):
     evil_session(tmp_path / "projects", {"WHEN": ""}, LOOPS)
     words = command("resume", "evil/evil", "--no-input")
     running = subprocess.Popen(words, cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.DEVNULL)
-    events = tmp_path / "projects" / "evil" / "sessions" / "evil" / "events.jsonl"
+    runner = tmp_path / "projects" / ".haytham" / "locks" / "evil" / "sessions" / "evil" / ".runner"
     try:
-        while running.poll() is None and not (events.exists() and b"phase_started" in events.read_bytes()):
+        while running.poll() is None and not runner.exists():  # which is written just before the template is rendered
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         assert running.wait(20) in (6, 130)

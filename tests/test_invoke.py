@@ -13,7 +13,8 @@ from dataclasses import replace
 import pytest
 
 from haytham import History
-from haytham.agents.base import Reply, runs_code
+from haytham.agents.base import Reply
+from haytham.agents.registry import runs_code
 from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
 from haytham.errors import AgentError
@@ -61,7 +62,7 @@ def lines(desk):
 
 
 def output(desk, agent="a"):
-    return desk.session.read().outputs(desk.phase(1))[agent].value
+    return desk.session.read().outputs(desk.phase(1))[agent].value.to_value()
 
 
 # Spending.
@@ -165,7 +166,7 @@ def test_a_limit_that_is_reached_stops_the_next_call_of_own_code(tmp_path, limit
     desk.session.update_manifest(limit)
     assert desk.resume() == ("paused", 1)
     assert paid_agents.SEEN == ["a", "b"]
-    assert [event["why"] for event in desk.events("budget_reached")] == [why]
+    assert [event["why"] for event in desk.events("budget_exceeded")] == [why]
 
 
 @pytest.mark.usefixtures("site")
@@ -234,7 +235,7 @@ def test_known_costs_pause_the_next_call(tmp_path):
     desk.session.update_manifest({"max_cost": "0.5"})
     assert desk.resume() == ("paused", 1)
     assert paid_agents.SEEN == ["a", "b"]
-    (why,) = {event["why"] for event in desk.events("budget_reached")}
+    (why,) = {event["why"] for event in desk.events("budget_exceeded")}
     assert why == "$0.50 are spent, which is the limit of $0.50"
 
 
@@ -318,9 +319,10 @@ def test_a_call_that_is_killed_stays_reserved_in_full(tmp_path, site):
 
 def again(base):
     """Run the session of a desk in a process of its own."""
-    from haytham import FileStore, Session
+    from haytham import FileStore
+    from haytham.session import SessionDocuments
 
-    session = Session(FileStore(base), "p", "s")
+    session = SessionDocuments(FileStore(base), "p", "s")
     asyncio.run(Runner(session, Events(), may_run_code=True, ways=AT_ONCE).run())
 
 

@@ -113,6 +113,6 @@ def test_a_real_run_is_replayed_offline(model, tmp_path, monkeypatch):
     came = real.resume(ways=RunOptions(backoff=0, recorder=Recorder(tmp_path / "kept")))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert again.resume(ways=RunOptions(backoff=0, model=f"replay:{tmp_path / 'kept'}")) == came
-    first, second = (desk.session.read().outputs(desk.phase(1))["a"].value for desk in (real, again))
+    first, second = (desk.session.read().outputs(desk.phase(1))["a"].value.to_value() for desk in (real, again))
     for name in ("text", "status", "input_tokens", "output_tokens"):
         assert first[name] == second[name]

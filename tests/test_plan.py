@@ -9,7 +9,7 @@ import pytest
 from haytham.config.workflow import Phase
 from haytham.session.plan import NextAction, OutputState, PhaseState, ReviewState, next_action
 
-PHASE = Phase(2, "Two", "two", ("b", "c"), (1,), "parallel", "required", None)
+PHASE = Phase("Two", number=2, slug="two", agents=("b", "c"), needs=(1,))
 UNASKED = replace(PHASE, review="none")
 OWN = OutputState("completed", text="t", agent_digest="t", task="k", current_task="k")
 REVISED = replace(OWN, text="mine")

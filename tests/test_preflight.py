@@ -44,13 +44,13 @@ FAULTS = {
     ),
     "unknown variable": (
         lambda at: agent(at, body="{{ ideea }}"),
-        f"{AGENT}5: nothing is called ideea here; did you mean idea?",
+        f"{AGENT}5: unknown name ideea; did you mean idea?",
     ),
     "unknown part of the task": (
         lambda at: agent(at, body="{{ task.ideas }}"),
         f"{AGENT}5: task has no ideas; did you mean idea?",
     ),
-    "unknown filter": (lambda at: agent(at, body="{{ idea|uper }}"), f"{AGENT}5: there is no filter uper"),
+    "unknown filter": (lambda at: agent(at, body="{{ idea|uper }}"), f"{AGENT}5: unknown filter uper"),
     "include": (
         lambda at: agent(at, body="{% include 'a' %}"),
         f"{AGENT}5: TemplateSyntaxError: include cannot be used here",
@@ -62,31 +62,31 @@ FAULTS = {
     ),
     "unknown name in when": (
         lambda at: condition(at, "phase.one"),
-        f"{YAML}nothing is called phase here; did you mean phases?",
+        f"{YAML}unknown name phase; did you mean phases?",
     ),
     "powers in when": (lambda at: condition(at, "9**(9**(9**9)) > 1"), f"{YAML}TemplateSyntaxError: ** cannot be used"),
     "missing module": (
         lambda at: agent(at, "model: python:no_such_module:write"),
-        "there is no module no_such_module here",
+        "module no_such_module not found",
     ),
     "missing submodule": (
         lambda at: agent(at, "model: python:json.nothing:write"),
-        "there is no module json.nothing here",
+        "module json.nothing not found",
     ),
     "missing function": (lambda at: agent(at, "model: python:mine_code:wrote"), "module mine_code has no wrote"),
     "missing program": (
         lambda at: agent(at, "model: command:no-such-program -p"),
-        "there is no program 'no-such-program' here",
+        "program 'no-such-program' not found",
     ),
-    "missing script": (lambda at: agent(at, "model: command:./agent.sh"), "there is no program './agent.sh' here"),
+    "missing script": (lambda at: agent(at, "model: command:./agent.sh"), "program './agent.sh' not found"),
     "no model of several": (
         lambda at: agent(at, "model: [command:no-such-program, python:no_such_module:write]"),
-        "there is no module no_such_module here",
+        "module no_such_module not found",
     ),
-    "a near key": (lambda at: agent(at, "modle: human"), f"{AGENT}3: modle: is no key here; did you mean model?"),
+    "a near key": (lambda at: agent(at, "modle: human"), f"{AGENT}3: modle: unknown key; did you mean model?"),
     "another near key": (
         lambda at: agent(at, "haythm: {contract: x}"),
-        f"{AGENT}3: haythm: is no key here; did you mean haytham?",
+        f"{AGENT}3: haythm: unknown key; did you mean haytham?",
     ),
     "another name": (edit_name, f"{AGENT}2: name: found 'three'; allowed: two, as the file is called"),
     "unknown store": (
@@ -95,7 +95,7 @@ FAULTS = {
     ),
     "missing store": (
         lambda at: setting(at, "checkpointing: {storage_type: 'no_such_module:Store'}"),
-        "there is no module no_such_module",
+        "module no_such_module not found",
     ),
 }
 
@@ -182,7 +182,7 @@ def test_a_workflow_that_is_accepted_or_forked_to_is_checked(here):
     agent(here / "mine", body="{{ nobody }}")
     for words in (("resume", "--accept-workflow"), ("fork", "--name", "f", "--workflow", "mine")):
         refused = haytham(*words, cwd=here)
-        assert (refused.code, "nothing is called nobody here" in refused.err) == (6, True), refused
+        assert (refused.code, "unknown name nobody" in refused.err) == (6, True), refused
     assert (session_folder(here) / "session_manifest.md").read_bytes() == before
 
 

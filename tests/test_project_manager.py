@@ -131,17 +131,18 @@ def test_a_rejected_session_is_not_completed(manager, project):
 def test_a_completion_that_a_crash_cut_short_goes_on(manager, project, monkeypatch, left):
     """A session killed after claiming its version, or after writing it, is completed by the same call with no gap."""
     session, other = (manager.start_session("roof_gardens")["session_id"] for _ in range(2))
-    real = manager._store.write
+    real = manager._projects._store.commit
     cut = {"claim": "requirements_v1.md", "file": "session_manifest.md"}[left]
     seen = []
 
-    def dying(key, data, **more):
-        seen.append(key)
-        if key.endswith(cut) and (left == "claim" or any("outputs/" in other for other in seen)):
+    def dying(batch):
+        keys = batch.changed_keys()
+        seen.extend(keys)
+        if any(key.endswith(cut) for key in keys) and (left == "claim" or any("outputs/" in key for key in seen)):
             raise KeyboardInterrupt
-        return real(key, data, **more)
+        return real(batch)
 
-    monkeypatch.setattr(manager._store, "write", dying)
+    monkeypatch.setattr(manager._projects._store, "commit", dying)
     with pytest.raises(KeyboardInterrupt):
         manager.complete_session("roof_gardens", session, "A")
     monkeypatch.undo()
@@ -262,14 +263,15 @@ def test_a_bad_project_is_refused(manager, change, said):
 
 def test_a_deleted_project_leaves_no_history_elsewhere(tmp_path):
     """What a project keeps of its past in a store of its own goes with it."""
-    from haytham import FileStore, History, ProjectManager, Session, SqliteStore
+    from haytham import FileStore, History, ProjectManager, SqliteStore
     from haytham.config.workflow import WorkflowFiles
+    from haytham.session import SessionDocuments
 
     projects = ProjectManager(tmp_path)
     project = projects.create_project("ann", "An idea.", project_name="idea")["project_id"]
     yaml = b"name: w\nphases:\n- {number: 1, name: One, slug: one, agents: [a]}\nmodes: {all: [1]}\n"
     files = {"workflow.yaml": yaml + b"checkpointing: {storage_type: sqlite}\n", "agents/a.md": b"Write.\n"}
-    session = Session(FileStore(tmp_path), project, "s")
+    session = SessionDocuments(FileStore(tmp_path), project, "s")
     session.create(user_id="ann", source=WorkflowFiles("w", files), mode="all")
     History(session).take()
     assert SqliteStore(tmp_path / "history.db").keys() != []

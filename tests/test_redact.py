@@ -327,7 +327,7 @@ def test_every_part_of_a_reply_is_redacted(tmp_path, part):
     desk = Desk(tmp_path, WORKFLOW, {"agents/a.md": agent.encode()})
     assert desk.resume(ways=RunOptions(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and HUNTER.encode() in path.read_bytes()] == []
-    assert desk.session.read().output(desk.phase(1), "a").value["redacted"] == 1
+    assert desk.session.read().output(desk.phase(1), "a").value.redacted == 1
 
 
 def test_a_program_that_saves_an_output_has_it_stored_byte_for_byte(tmp_path, monkeypatch):

@@ -188,7 +188,7 @@ def test_a_revised_text_is_not_run_over_for_a_request(waiting):
     assert waiting.resume() == ("waiting", 1)
     assert called() == []
     assert waiting.text(1, "a") == "My own words."
-    assert "(input), and a person has revised it" in waiting.events("gate_opened")[-1]["why"]
+    assert "(input), and a person has revised it" in waiting.events("review_opened")[-1]["why"]
 
 
 # With its attempt.

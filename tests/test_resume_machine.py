@@ -169,7 +169,7 @@ class Sessions(RuleBasedStateMachine):
     def answered(self):
         """The digest of the task that each completed output in place answers."""
         reading = self.desk.session.read()
-        outputs = [found.value for phase in reading.phases for found in reading.outputs(phase).values()]
+        outputs = [found.value.to_value() for phase in reading.phases for found in reading.outputs(phase).values()]
         return {value["agent"]: value["task"] for value in outputs if value["status"] == "completed"}
 
     def watch(self, task):
@@ -182,7 +182,7 @@ class Sessions(RuleBasedStateMachine):
         """No agent is asked before each earlier gate was passed by a decision on the very texts and attempt there."""
         reading = self.desk.session.read()
         for phase in (phase for phase in reading.phases if phase.number < task.phase and phase.review == "required"):
-            feedback = reading.feedback(phase).value
+            feedback = reading.feedback(phase).value.to_value()
             numbers = [int(path.name) for path in (self.desk.folder(phase.number) / "attempts").glob("*")]
             assert feedback["attempt"] == max(numbers, default=0) + 1
             if feedback["action"] == "skip_phase":

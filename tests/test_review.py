@@ -7,7 +7,7 @@ import pytest
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.errors import InvalidArgument, InvalidDocument
 from haytham.session.plan import summarize
-from haytham.session.review import ReviewGate, save_request
+from haytham.session.review import BoundDecision, ReviewGate, save_request
 from haytham.session.validate import validate_tree
 from support import fake_agents
 from support.cli_runner import edit
@@ -30,11 +30,11 @@ def desk(tmp_path):
 
 
 def output(desk, number, agent):
-    return desk.session.read().outputs(desk.phase(number))[agent].value
+    return desk.session.read().outputs(desk.phase(number))[agent].value.to_value()
 
 
 def checkpoint(desk, number):
-    return desk.session.read().checkpoint(desk.phase(number)).value
+    return desk.session.read().checkpoint(desk.phase(number)).value.to_value()
 
 
 # What was changed by hand.
@@ -45,11 +45,11 @@ def test_a_page_restored_to_the_agents_words_is_approved_without_changes(desk, l
     """What counts is the text that is approved: the agent's exact words are no change, whatever stood there before."""
     words = desk.text(1, "a")
     desk.edit(1, "a", words + "\nA line of mine.")
-    assert desk.approve(1) == "approved with changes, +1 -0"
+    assert desk.approve(1) == BoundDecision(1, "approved", "ann", added=1)
     desk.edit(1, "a", words)
     if looked:
         desk.resume()
-    assert desk.approve(1) == "approved"
+    assert desk.approve(1) == BoundDecision(1, "approved", "ann")
     assert "revised" not in desk.feedback(1)
 
 
@@ -71,9 +71,9 @@ def test_changes_that_were_taken_back_are_not_counted(desk):
     """An edit that was requested with changes and taken back before the approval leaves no trace in it."""
     words = desk.text(1, "a")
     desk.edit(1, "a", words + "\nA line of mine.")
-    assert desk.request_changes(1, "Shorter.") == "changes requested with changes, +1 -0"
+    assert desk.request_changes(1, "Shorter.") == BoundDecision(1, "changes", "ann", added=1)
     desk.edit(1, "a", words)
-    assert desk.approve(1) == "approved"
+    assert desk.approve(1) == BoundDecision(1, "approved", "ann")
     assert "revised" not in desk.feedback(1)
 
 
@@ -86,7 +86,7 @@ def test_only_pages_that_are_not_the_agents_count_as_changed(desk):
     desk.approve(2)
     desk.edit(2, "b", words)
     desk.edit(2, "c", desk.text(2, "c") + "\nA line of mine.")
-    assert desk.approve(2) == "approved with changes, +1 -0"
+    assert desk.approve(2) == BoundDecision(2, "approved", "ann", added=1)
 
 
 # A page that was mended.
@@ -217,7 +217,7 @@ def name(desk, number, agent):
 def test_only_the_agent_that_is_meant_runs_again(second):
     """The others' outputs and tasks move to the new attempt unchanged, and the one that is left is kept whole."""
     before = files(second, 2, "b.md", "c.md", "tasks/b.md", "tasks/c.md")
-    assert second.request_changes(2, "Shorter.", agents=["b"]) == "changes requested of b"
+    assert second.request_changes(2, "Shorter.", agents=["b"]).agents == ("b",)
     assert second.resume() == ("waiting", 2)
     assert called() == ["b"]
     assert files(second, 2, "c.md", "tasks/c.md") == {name: before[name] for name in ("c.md", "tasks/c.md")}
@@ -311,10 +311,10 @@ def test_input_that_the_others_were_given_stays_theirs(second):
 def test_requests_before_a_run_add_up(second):
     """Whoever was asked is asked, also where another is asked afterwards; a request to all is one to all."""
     second.request_changes(2, "Shorter.", agents=["b"])
-    assert second.request_changes(2, "Longer.", agents=["c"]) == "changes requested of b, c"
+    assert second.request_changes(2, "Longer.", agents=["c"]).agents == ("b", "c")
     assert second.feedback(2)["agents"] == ["b", "c"]
-    assert second.request_changes(2, "Both.") == "changes requested"
-    assert second.request_changes(2, "And c.", agents=["c"]) == "changes requested"
+    assert second.request_changes(2, "Both.").agents == ()
+    assert second.request_changes(2, "And c.", agents=["c"]).agents == ()
     assert "agents" not in second.feedback(2)
     assert second.resume() == ("waiting", 2)
     assert called() == ["b", "c"]
@@ -326,13 +326,13 @@ def test_an_agent_is_named_in_the_file(second):
     second.edit_feedback(2, action="retry_with_changes", comments="Shorter.")
     assert second.resume() == ("waiting", 2)
     assert called() == ["c"]
-    assert second.events("decision")[-1]["decision"] == "changes requested of c"
+    assert second.events("decision")[-1]["agents"] == ["c"]
 
 
 def test_a_gate_of_one_agent_has_no_place_for_a_name(desk):
     """Where one agent writes there is nothing to choose, and the file stays as short as it was."""
     assert "Meant For" not in (desk.folder(1) / "user_feedback.md").read_text(encoding="utf-8")
-    assert desk.request_changes(1, "Shorter.", agents=["a"]) == "changes requested of a"
+    assert desk.request_changes(1, "Shorter.", agents=["a"]).agents == ("a",)
     assert desk.resume() == ("waiting", 1)
 
 

@@ -15,8 +15,9 @@ from dataclasses import replace
 import pytest
 
 from conftest import rounds
-from haytham.agents.base import Task, load_agent
+from haytham.agents.base import Task
 from haytham.agents.prompt import build_prompt
+from haytham.agents.registry import declared_models, load_agent
 from haytham.config.agent_spec import AgentSpec, read_agent
 from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
@@ -24,7 +25,7 @@ from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, Ses
 from haytham.events import Events
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
-from haytham.storage.files import is_held
+from haytham.storage.locks import is_held
 from support import bad_agents, fake_agents
 from support.bad_agents import FOLDER, SEEN, wait_for
 from support.fake_agents import WORKFLOW, Desk, called
@@ -53,7 +54,7 @@ def desk_with(base, function, workflow=ONE, **ours):
 
 
 def output(desk, number=1, agent="a"):
-    return desk.session.read().outputs(desk.phase(number))[agent].value
+    return desk.session.read().outputs(desk.phase(number))[agent].value.to_value()
 
 
 # Failing.
@@ -117,7 +118,7 @@ def test_a_failure_says_what_and_where(tmp_path):
     said = re.sub(r"line \d+", "line N", value["error_message"])
     assert said == f"RuntimeError in {os.path.relpath(fake_agents.__file__)}, line N: a cannot"
     assert "in write" in value["stack_trace"]
-    assert desk.session.read().checkpoint(desk.phase(1)).value["errors"] == [f"a: {value['error_message']}"]
+    assert desk.session.read().checkpoint(desk.phase(1)).value.errors == (f"a: {value['error_message']}",)
     assert "\n## Error Details\n" in (desk.folder(1) / "a.md").read_text(encoding="utf-8")
 
 
@@ -408,7 +409,7 @@ def stored(base):
     if not (base / "p" / "sessions" / "s" / "session_manifest.md").exists():
         return set()
     reading = Desk(base).session.read()
-    values = [found.value for phase in reading.phases for found in reading.outputs(phase).values()]
+    values = [found.value.to_value() for phase in reading.phases for found in reading.outputs(phase).values()]
     return {f"{value['agent']} {value['task']}" for value in values}
 
 
@@ -423,10 +424,18 @@ def test_every_event_has_its_line(tmp_path):
     desk, heard = Desk(tmp_path, ONE), []
     session = desk.session
     events = Events(session.store, session.prefix + "events.jsonl")
-    events.on("*", lambda event: event.name != "snapshot_taken" and heard.append(event.line()))
+    events.on("*", lambda event: event.name != "snapshot_saved" and heard.append(event.line()))
     asyncio.run(Runner(session, events, may_run_code=True, approve_as="ann").run())
     assert session.store.read(session.prefix + "events.jsonl") == b"".join(heard)
-    names = ["phase_started", "agent_started", "agent_ended", "phase_ended", "gate_opened", "decision", "run_ended"]
+    names = [
+        "phase_started",
+        "agent_started",
+        "agent_completed",
+        "phase_completed",
+        "review_opened",
+        "decision",
+        "run_ended",
+    ]
     assert [json.loads(line)["event"] for line in heard] == names
 
 
@@ -439,15 +448,15 @@ def test_an_agent_file_says_how_it_is_run():
     read = AgentSpec(name="x", models=("worksheet",), timeout=5.0, retries=0, contract="who", body="Do it.\n")
     assert read_agent("x", text) == replace(read, body_line=9)
     assert read_agent("x", "Do it.\n") == AgentSpec(name="x", body="Do it.\n")
-    assert read_agent("x", "---\nmodel: gpt\ntools: Read\n---\n").models == ("inherit",)
+    assert declared_models(read_agent("x", "---\nmodel: gpt\ntools: Read\n---\n")) == ("inherit",)
 
 
 @pytest.mark.parametrize(
     ("front", "said"),
     [
-        ("haytham:\n  retires: 1", "agents/x.md:3: haytham.retires: is no key here; did you mean retries?"),
-        ("haytham:\n  zzz: 1", "agents/x.md:3: haytham.zzz: is no key here; allowed: timeout, retries, max_"),
-        ("haytham: []", "agents/x.md:2: haytham: is no map"),
+        ("haytham:\n  retires: 1", "agents/x.md:3: haytham.retires: unknown key; did you mean retries?"),
+        ("haytham:\n  zzz: 1", "agents/x.md:3: haytham.zzz: unknown key; allowed: timeout, retries, max_"),
+        ("haytham: []", "agents/x.md:2: haytham: is not a map"),
         ("haytham: {timeout: 0}", "haytham: timeout: found 0; allowed: seconds, above 0"),
         ("haytham: {timeout: .inf}", "found inf"),
         ("haytham: {timeout: .nan}", "found nan"),
@@ -461,9 +470,9 @@ def test_an_agent_file_says_how_it_is_run():
         ("haytham: {retries: 1.5}", "haytham: retries: found 1.5"),
         ("haytham: {retries: true}", "found True"),
         ("haytham: {contract: A b}", "haytham: contract: found 'A b'"),
-        ("haytham: {sections: [a]}", "haytham.sections: is no key here"),
+        ("haytham: {sections: [a]}", "haytham.sections: unknown key"),
         ("model: [1]", "model: found [1]; allowed: text"),
-        ("- a", "the front matter is no map"),
+        ("- a", "the front matter is not a map"),
         ("a: 1\na: 2", "agents/x.md:2: the front matter has the key a twice"),
         ("a: [", "the front matter is not valid YAML"),
     ],

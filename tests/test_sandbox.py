@@ -226,14 +226,14 @@ KNOWN = {"idea": None, "task": {"phase": None, "inputs": None}}
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("one\n{{ ideea }}", (2, "nothing is called ideea here; did you mean idea?")),
-        ("{{ zzz }}", (1, "nothing is called zzz here; known: idea, task")),
+        ("one\n{{ ideea }}", (2, "unknown name ideea; did you mean idea?")),
+        ("{{ zzz }}", (1, "unknown name zzz; known: idea, task")),
         ("{{ task.inptus }}", (1, "task has no inptus; did you mean inputs?")),
         ("{{ task['phas'] }}", (1, "task has no phas; did you mean phase?")),
-        ("\n\n{{ idea|uper }}", (3, "there is no filter uper; did you mean upper?")),
-        ("{% if idea is strng %}{% endif %}", (1, "there is no test strng; did you mean string?")),
+        ("\n\n{{ idea|uper }}", (3, "unknown filter uper; did you mean upper?")),
+        ("{% if idea is strng %}{% endif %}", (1, "unknown test strng; did you mean string?")),
         ("one\n{% if %}", (2, "TemplateSyntaxError: Expected an expression, got 'end of statement block'")),
-        ("{% if false %}{{ nobody }}{% endif %}", (1, "nothing is called nobody here; known: idea, task")),
+        ("{% if false %}{{ nobody }}{% endif %}", (1, "unknown name nobody; known: idea, task")),
     ],
 )
 def test_faults_of_a_template_are_found_without_rendering_it(template, said):
@@ -260,6 +260,6 @@ def test_faults_of_a_condition_are_found_without_computing_it():
     assert inspect_condition("phases.one.status == 'x' and phases['one'].status", known) == []
     assert "phases has no too" in inspect_condition("phases.too.status", known)[0].message
     assert "phases.one has no state; did you mean status?" in inspect_condition("phases.one.state", known)[0].message
-    assert "nothing is called phase here" in inspect_condition("phase.one", known)[0].message
+    assert "unknown name phase" in inspect_condition("phase.one", known)[0].message
     assert "** cannot be used" in inspect_condition("2 ** 2", known)[0].message
     assert "TemplateSyntaxError" in inspect_condition("1 +", known)[0].message

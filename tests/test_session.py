@@ -12,8 +12,9 @@ from haytham import CheckpointManager, clock
 from haytham.checkpoint import checkpoint_manager
 from haytham.config.workflow import shipped_workflow
 from haytham.errors import InvalidDocument
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.derived import parse_decision
+from haytham.session.models import UserFeedback
 from haytham.session.plan import summarize
 from haytham.storage import FileStore, MemoryStore
 
@@ -44,14 +45,14 @@ def store():
 @pytest.fixture
 def session(store):
     with clock.override(lambda: datetime(2024, 11, 24, 10, tzinfo=UTC)):
-        made = Session(store, "p", "s")
+        made = SessionDocuments(store, "p", "s")
         made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="full")
         yield made
 
 
 def test_nothing_is_remembered_between_calls(store, session):
     """Two objects over one session see what the other saved."""
-    other = Session(store, "p", "s")
+    other = SessionDocuments(store, "p", "s")
     session.save_checkpoint(1, FACTS, [])
     other.save_checkpoint(2, FACTS, [])
     assert summarize(session.read()).current_phase == summarize(other.read()).current_phase == 2
@@ -83,8 +84,14 @@ def test_a_long_head_is_read_as_far_as_needed(store, session):
     more = {"error_message": "m" * 9000, "stack_trace": "t\n" * 9000}
     session.save_output(1, "a", {**output, **more, "input_tokens": 1, "output_tokens": 2}, "x" * 100_000)
     session.save_checkpoint(1, FACTS, [{"agent_name": "a", "status": "failed"}])
-    (row,) = summarize(session.read()).checkpoints[1]["ledger"]
-    assert (row["tokens"], row["output_file"]) == (3, "a.md")
+    (row,) = summarize(session.read()).checkpoints[1].ledger
+    assert (row.tokens, row.output_file) == (3, "a.md")
+
+
+def a_feedback(**changes):
+    """Return feedback with changes to it."""
+    place = {"phase_number": 1, "attempt": 1, "reviewed_content": []}
+    return UserFeedback.from_value({**place, **FEEDBACK, **changes})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,7 @@ def test_a_long_head_is_read_as_far_as_needed(store, session):
 )
 def test_approved_or_action_alone_decides(change, decision):
     """Either line decides; comments alone decide nothing; a no without words leaves the gate open."""
-    assert parse_decision({**FEEDBACK, **change}) == decision
+    assert parse_decision(a_feedback(**change)) == decision
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_approved_or_action_alone_decides(change, decision):
 def test_two_lines_that_disagree_decide_nothing(approved, action):
     """Both lines set and unlike is an error that names both."""
     with pytest.raises(ValueError, match=f"Approved: {str(approved).lower()} and Action: {action}"):
-        parse_decision({**FEEDBACK, "approved": approved, "action": action})
+        parse_decision(a_feedback(approved=approved, action=action))
 
 
 def test_a_closed_session_is_completed_whatever_its_phases_say(session):
@@ -151,7 +158,7 @@ class Disturbed(FileStore):
 @pytest.fixture
 def disturbed(tmp_path):
     """A session of which a reader can be disturbed."""
-    made = Session(Disturbed(tmp_path), "p", "s")
+    made = SessionDocuments(Disturbed(tmp_path), "p", "s")
     made.create(user_id="u", source=shipped_workflow("idea_validation"), mode="full")
     for number in (1, 2):
         made.save_checkpoint(number, {**FACTS, "status": "in_progress"}, [])
@@ -245,8 +252,8 @@ def test_what_changes_nothing_writes_nothing(store, session):
     session.save_checkpoint(1, FACTS, [])
     session.update_state({"summary": "All is well."})
     session.update_manifest({"model": "human"})
-    written, write = [], store.write
-    store.write = lambda key, data, **given: written.append(key) or write(key, data, **given)
+    written, commit = [], store.commit
+    store.commit = lambda batch: written.append(batch) or commit(batch)
     with at(1):
         assert session.regenerate_derived() == []
         session.update_manifest({"model": "human"})

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 from conftest import rounds
+from haytham import validation
 from haytham.agents.base import Reply
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound
-from haytham.markdown import check
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.state import EMPTY, flatten, is_same, merge_patch, unflatten
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
@@ -245,7 +245,7 @@ def test_a_state_that_cannot_be_read_is_never_taken_for_empty(desk):
 
 def test_a_session_that_is_not_there_has_no_state(tmp_path):
     """To ask for, or change, the state of no session is an error, and makes none."""
-    session = Session(FileStore(tmp_path), "p", "s")
+    session = SessionDocuments(FileStore(tmp_path), "p", "s")
     for act in (session.state, lambda: session.update_state({"summary": "s"})):
         with pytest.raises(NotFound, match="session 's' of project 'p'"):
             act()
@@ -332,18 +332,18 @@ def test_a_change_that_makes_no_state_is_the_agents_failure(tmp_path, changes, s
     desk = remembering(tmp_path, retries=1, a=changes)
     assert desk.resume() == ("failed", 1)
     assert called() == ["a", "a"]
-    value = desk.session.read().outputs(desk.phase(1))["a"].value
+    value = desk.session.read().outputs(desk.phase(1))["a"].value.to_value()
     assert said in value["error_message"]
     assert (value["status"], value["text"], desk.session.state()) == ("failed", "", EMPTY)
 
 
 def test_a_change_that_is_too_much_for_what_is_there_is_the_agents_failure(tmp_path, monkeypatch):
     """A change that is sound by itself, and with what is kept already more than a file may hold, is a failure, too."""
-    monkeypatch.setattr(check, "_MOST_NODES", 100)
+    monkeypatch.setattr(validation, "_MAX_NODES", 100)
     desk = remembering(tmp_path, a={"memory": {"session": {f"a{at}": at for at in range(30)}}})
     before = desk.session.update_state({"memory": {"session": {f"b{at}": at for at in range(30)}}})
     assert desk.resume() == ("failed", 1)
-    assert "allowed: fewer" in desk.session.read().outputs(desk.phase(1))["a"].value["error_message"]
+    assert "allowed: fewer" in desk.session.read().outputs(desk.phase(1))["a"].value.error_message
     assert desk.session.state() == before
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
+from haytham import clock
 from haytham.errors import SymbolicLink
-from haytham.storage import FileStore, MemoryStore
+from haytham.storage import Append, Batch, Delete, FileStore, MemoryStore, Write
 from haytham.storage.base import VERBS
 from haytham.storage.conformance import SessionStoreConformance, StoreConformance
 from support.git_clones import git
@@ -74,11 +78,15 @@ def verbs(store, key):
     yield lambda: store.read(key)
     yield lambda: store.write(key, b"x")
     yield lambda: store.write_all({key: b"x"})
+    yield lambda: store.commit(Batch((Write("q/first", b"x"), Write(key, b"x"))))
+    yield lambda: store.commit(Batch((Write("q/first", b"x"),), (Append(key, b"x\n"),)))
+    yield lambda: store.commit(Batch((Write("q/first", b"x"),), (), (Delete(key),)))
+    yield lambda: store.commit(Batch((Write("q/first", b"x"),), folders=(f"{key}/",)))
     yield lambda: store.append(key, b"x\n")
     yield lambda: store.delete(key)
     yield lambda: store.write_folder(f"{key}/", [("new.md", b"x")])
     yield lambda: store.delete(f"{key}/")
-    for verb in (store.ensure_folder, store.keys, store.folders, store.has_folder):
+    for verb in (store.ensure_folder, store.keys, store.folders, store.has_folder, store.versions):
         yield partial(verb, f"{key}/")
 
 
@@ -94,6 +102,7 @@ def test_no_key_is_reached_through_a_link_within_the_base(base, key):
         with pytest.raises(SymbolicLink, match="allowed: no symbolic link"):
             verb()
     assert not store.is_regular(key)
+    assert not store.has_folder("q/")
     assert [path.name for path in (base / "good").iterdir()] == ["b.md"]
     assert (base / "good" / "b.md").read_bytes() == b"1"
 
@@ -157,6 +166,41 @@ def test_reading_asks_once_for_each_part_of_a_key(base, monkeypatch):
     looked.clear()
     store.write_all({"a/b/c.md": b"2", "a/b/d.md": b"2"})
     assert len(looked) <= 2 * 2 + 2 * 2
+
+
+@pytest.mark.parametrize("linked", ["p", "p/a", "p/a/b"])
+def test_a_folder_that_was_checked_and_becomes_a_link_is_refused(base, linked):
+    """A store that has read and written in a folder refuses it once it, or one above it, is a link to elsewhere."""
+    store = FileStore(base)
+    for top in ("p", "good"):
+        store.write(f"{top}/a/b/c.md", b"1")
+        store.write(f"{top}/b/c.md", b"1")
+        store.write(f"{top}/c.md", b"1")
+        store.read(f"{top}/a/b/c.md")
+    (base / linked).rename(base / "moved")
+    (base / linked).symlink_to(base / "good" if linked != "p/a" else base / "good" / "a")
+    changed = [base / "good", base / "moved"]
+    before = [path.read_bytes() for top in changed for path in sorted(top.rglob("*.md"))]
+    for verb in verbs(store, "p/a/b/c.md"):
+        with pytest.raises(SymbolicLink):
+            verb()
+    assert not store.is_regular("p/a/b/c.md")
+    assert [path.read_bytes() for top in changed for path in sorted(top.rglob("*.md"))] == before
+
+
+def test_a_folder_that_is_moved_behind_a_link_is_not_written_to(base):
+    """A folder that was moved, with a link to it in its place, is the same folder: no lock and no write go there."""
+    store = FileStore(base)
+    with store.lock("p"):
+        store.write("p/a/b.md", b"1")
+        assert store.read("p/a/b.md") == b"1"
+        (base / "p").rename(base / "moved")
+        (base / "p").symlink_to(base / "moved")
+        with pytest.raises(SymbolicLink):
+            store.write("p/a/b.md", b"2")
+    with store.lock("p"), pytest.raises(SymbolicLink):
+        store.read("p/a/b.md")
+    assert (base / "moved" / "a" / "b.md").read_bytes() == b"1"
 
 
 def test_the_base_may_be_a_link(base, tmp_path):
@@ -301,11 +345,66 @@ def test_a_lock_that_is_not_let_go_is_told(base, monkeypatch):
         pytest.fail("two held it")
 
 
-def test_a_stamp_changes_with_the_file_and_is_none_for_a_fresh_one(base):
-    """A stamp tells two states of a file apart; one that changed a moment ago has none, since clocks are coarse."""
+def test_a_token_changes_with_the_file_and_is_none_for_a_fresh_one(base):
+    """A token tells two states of a file apart; one that changed a moment ago has none, since clocks are coarse."""
     store = FileStore(base)
     store.write("a", b"1")
     assert store.change_token("a") is None
     long_ago = 1_700_000_000_000_000_000
     os.utime(base / "a", ns=(long_ago, long_ago))
+    assert store.change_token("a") is None
     assert store.change_token("nowhere") is None
+    time.sleep(0.1)
+    token = store.change_token("a")
+    assert token is not None
+    assert store.versions() == {"a": token}
+    (base / "a").write_bytes(b"2")
+    time.sleep(0.1)
+    assert store.change_token("a") not in (None, token)
+
+
+def test_a_disk_with_a_coarse_clock_needs_a_longer_time(base, monkeypatch):
+    """Where times are whole seconds, a file has no token for two of them."""
+    store, real = FileStore(base), os.lstat
+    store.write("a", b"1")
+
+    def coarse(path, **options):
+        about = real(path, **options)
+        whole = about.st_ctime_ns // 10**9 * 10**9
+        return SimpleNamespace(
+            **{name: getattr(about, name) for name in ("st_mode", "st_dev", "st_ino", "st_size")},
+            st_mtime_ns=whole,
+            st_ctime_ns=whole,
+        )
+
+    time.sleep(0.1)
+    monkeypatch.setattr(os, "lstat", coarse)
+    assert store.change_token("a") is None
+    with clock.override(lambda: datetime.now(UTC) + timedelta(seconds=3)):
+        assert store.change_token("a") is not None
+
+
+def test_folders_that_were_checked_are_not_checked_part_by_part_again(base, monkeypatch):
+    """Of a folder that was checked only its identity is asked for."""
+    store = FileStore(base)
+    keys = [f"a/b/c/d/{number}.md" for number in range(20)]
+    store.write_all(dict.fromkeys(keys, b"1"))
+    looked, real = [], os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path, **options: (looked.append(path), real(path, **options))[1])
+    for key in keys:
+        store.read(key)
+    assert not looked
+    assert all(map(store.is_regular, keys))
+    assert len(looked) == len(keys)
+    looked.clear()
+    store.write_all(dict.fromkeys(keys, b"2"))
+    assert len(looked) <= len(keys) + 6
+
+
+def test_appending_holds_no_lock_of_other_files(base):
+    """A writer that holds one log's lock keeps nobody from another log."""
+    first, second = FileStore(base), FileStore(base)
+    with first.lock("p"), second.lock("q"):
+        first.append("p/log", b"1\n")
+        second.append("q/log", b"2\n")
+    assert not (base / ".haytham" / "locks" / ".lock").exists()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import resource
+import shutil
 import stat
 from functools import partial
 
 import pytest
 
 from haytham.errors import WriteConflict
-from haytham.storage import FileStore, bytes_digest
-from support.subprocess_workers import fail_at, runs_to_its_end
+from haytham.storage import ABSENT, Append, Batch, Delete, FileStore, Write, bytes_digest
+from support.subprocess_workers import apart, fail_at, runs_to_its_end
 from test_faults import raises_input_output_error
 
 FILES = [("a.md", b"1" * 5000), ("b/c/d.md", b"2"), ("b/e.md", b""), ("f/g/", b""), ("b/c/h.md", b"3")]
@@ -94,13 +96,26 @@ def test_a_kill_at_any_step_leaves_the_whole_folder_or_none(tmp_path):
     assert (state(base), store.folders("p/new/")) == ({"p/old": b"0", **WHOLE}, ["b", "f"])
 
 
-def test_each_file_and_folder_is_synced_once_before_the_folder_has_its_name(base, monkeypatch):
-    """Files come first, then folders, the inner ones before the outer; then the name, then the folder it stands in."""
+def test_one_copy_of_all_files_is_synced_before_the_folder_has_its_name(base, monkeypatch):
+    """The journal comes first, then its name; then the name of the folder, then the folder it is in."""
+    seen = noted(monkeypatch, base)
+    write_new(base)
+    assert [path.partition(",")[0] for path in seen] == [
+        *(".haytham/journals/p%2Fnew%2F", ".haytham/journals"),
+        *("-> p/new", "p"),
+    ]
+
+
+def test_each_file_of_a_large_folder_is_synced_once_before_the_folder_has_its_name(base, monkeypatch):
+    """Files come first, then folders, the inner ones before the outer; then the name, then the folder it is in."""
+    monkeypatch.setattr("haytham.storage.journal._LARGEST", 1000)
     seen = noted(monkeypatch, base)
     write_new(base)
     temporary = seen[0].split("/")[2]
     inside = [path.removeprefix(f".haytham/tmp/{temporary}").lstrip("/") for path in seen[:-2]]
-    assert inside == ["a.md", "b/c/d.md", "b/e.md", "b/c/h.md", "f/g", "f", "b/c", "b", ""]
+    files, folders = inside[:4], inside[4:]
+    assert sorted(files) == ["a.md", "b/c/d.md", "b/c/h.md", "b/e.md"]
+    assert folders == ["f/g", "f", "b/c", "b", ""]
     assert seen[-2:] == ["-> p/new", "p"]
 
 
@@ -273,3 +288,123 @@ def test_links_are_neither_folders_nor_plain(base):
     assert store.folders() == ["p"]
     assert store.keys() == ["file", "gone", "link", "p/old", "pipe"]
     assert list(filter(store.is_regular, store.keys())) == ["p/old"]
+
+
+# A batch.
+
+OLD = {"p/old": b"0", "p/log": b"1\n", "p/gone": b"2", "p/folder/x": b"3", "q/y": b"4"}
+BATCH = Batch(
+    writes=(Write("p/new/a", b"5" * 5000, ABSENT), Write("p/old", b"6", bytes_digest(b"0")), Write("q/y", b"7")),
+    appends=(Append("p/log", b"8\n9\n"), Append("r/log", b"10\n")),
+    deletes=(Delete("p/gone"), Delete("p/folder/")),
+    folders=("p/empty/",),
+)
+STEPS = [  # what each change leaves, in order
+    {"p/new/a": b"5" * 5000},
+    {"p/old": b"6"},
+    {"q/y": b"7"},
+    {"p/log": b"1\n8\n9\n"},
+    {"r/log": b"10\n"},
+    {"p/gone": None},
+    {"p/folder/x": None},
+]
+
+
+def states():
+    """The contents after no change of the batch, after the first, and so on."""
+    contents = dict(OLD)
+    yield contents
+    for step in STEPS:
+        contents = {key: data for key, data in {**contents, **step}.items() if data is not None}
+        yield contents
+
+
+def without_half_lines(contents):
+    """Contents as they are once the next line is appended: half a line is no line, an empty log is none."""
+    logs = {key: data[: data.rfind(b"\n") + 1] for key, data in contents.items() if key.endswith("log")}
+    return {key: data for key, data in {**contents, **logs}.items() if data or not key.endswith("log")}
+
+
+def lines_in_order(contents):
+    """Whether a log has only some of the lines of one append, the first ones."""
+    return {**contents, "p/log": b"1\n8\n9\n"} if contents.get("p/log") == b"1\n8\n" else contents
+
+
+@pytest.fixture
+def old(tmp_path):
+    FileStore(tmp_path / "old").write_all(OLD)
+    return tmp_path / "old"
+
+
+def test_a_kill_at_any_step_of_a_batch_leaves_its_first_changes(old, tmp_path):
+    """Kill -9 in each call that changes the disk: the changes made are the first ones of the batch, each whole."""
+    allowed = list(states())
+    for step in itertools.count():
+        base = shutil.copytree(old, tmp_path / f"step_{step}")
+        if runs_to_its_end(partial(FileStore(base).commit, BATCH), step):
+            break
+        assert lines_in_order(without_half_lines(state(base))) in allowed
+        store = FileStore(base)
+        for folder in ("p/", "p/new/", "q/"):
+            store.ensure_folder(folder)
+        assert strays(base) == []
+        store.append("p/log", b"11\n")
+        assert store.read("p/log").endswith(b"\n11\n")
+    assert step > len(STEPS)
+    assert state(base) == allowed[-1]
+    assert FileStore(base).has_folder("p/empty/")
+
+
+@pytest.mark.parametrize("call", ["mkdir", "write", "fsync", "replace", "rename", "unlink"])
+def test_a_call_that_fails_in_a_batch_leaves_its_first_changes(old, tmp_path, monkeypatch, call):
+    """Whichever call fails: the error is raised, the changes made are the first ones, nothing temporary is left."""
+    allowed = list(states())
+    for nth in itertools.count():
+        base = shutil.copytree(old, tmp_path / f"nth_{nth}")
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, call, nth)
+            failed = raises_input_output_error(partial(FileStore(base).commit, BATCH))
+        if len(calls) <= nth:
+            break
+        assert failed
+        assert without_half_lines(state(base)) in allowed
+        assert call == "unlink" or not [path for path in strays(base) if path.is_file()]
+    assert nth > 0
+    assert state(base) == allowed[-1]
+
+
+def test_a_batch_syncs_files_before_names_and_each_folder_once(old, monkeypatch):
+    """New folders, then all bytes, then names in order, then logs in order, then each changed folder once."""
+    seen = noted(monkeypatch, old)
+    FileStore(old).commit(BATCH)
+    seen = [path.rpartition("/.")[0] if "/.haytham-" in path else path for path in seen]
+    temporary, moved = ".haytham/tmp", "-> .haytham/tmp"
+    assert seen == [
+        *("p", "."),
+        *[temporary] * 3,
+        *("-> p/new/a", "-> p/old", "-> q/y", "p/log", "r/log", moved),
+        *("p/new", "p", "q", "r"),
+    ]
+
+
+def test_a_batch_over_a_folder_changes_nothing(old):
+    """A key that is a folder cannot be written; that is found before the first change."""
+    for batch in (
+        Batch((Write("q/y", b""), Write("p/folder", b""))),
+        Batch((Write("q/y", b""),), (Append("p", b"\n"),)),
+    ):
+        with pytest.raises(IsADirectoryError):
+            FileStore(old).commit(batch)
+    assert state(old) == OLD
+
+
+def test_more_files_than_may_be_open_are_written_in_one_batch(base):
+    """A batch may have more files than a process may have open."""
+    new = {f"p/{number}": b"%d" % number for number in range(300)}
+
+    def commit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        FileStore(base).write_all(new)
+
+    apart(commit)
+    assert state(base) == {"p/old": b"0", **new}

@@ -16,8 +16,8 @@ import pytest
 
 from conftest import rounds
 from haytham.errors import HaythamError, LockTimeout
-from haytham.storage import SqliteStore
-from haytham.storage.conformance import StoreConformance
+from haytham.storage import SqliteStore, write_all
+from haytham.storage.conformance import BatchStoreConformance
 from support.subprocess_workers import FORK, apart, running, together
 
 WRITERS = 4
@@ -28,7 +28,7 @@ def path(tmp_path):
     return tmp_path / "folder" / "history.db"
 
 
-class TestSqliteStore(StoreConformance):
+class TestSqliteStore(BatchStoreConformance):
     @pytest.fixture
     def store(self, path):
         with closing(SqliteStore(path)) as store:
@@ -59,7 +59,7 @@ def test_keys_of_any_text_are_found_by_their_folder(path):
     """A folder ends where it ends, whatever characters its neighbours have, and all keys are told in order."""
     keys = ["a", "a/\U0010ffff", "a/b", "a0", "a-b/c", "a/é/\u2028", "b%/x", "b_/x", "\U0010ffff\U0010ffff/x"]
     with closing(SqliteStore(path)) as store:
-        store.write_all(dict.fromkeys(keys, b""))
+        write_all(store, dict.fromkeys(keys, b""))
         assert store.keys() == sorted(keys)
         assert store.keys("a/") == sorted(key for key in keys if key.startswith("a/"))
         store.delete("b_/")
@@ -85,7 +85,7 @@ def test_a_failed_batch_changes_nothing(path):
         store.write("a", b"0")
         allow(store, 1000)
         with pytest.raises(OSError, match="too big") as caught:
-            store.write_all({"a": b"1", "b": bytes(2000)})
+            write_all(store, {"a": b"1", "b": bytes(2000)})
         assert caught.value.errno == errno.EFBIG
         store.write("c", b"2")
     assert state(path) == {"a": b"0", "c": b"2"}
@@ -94,7 +94,7 @@ def test_a_failed_batch_changes_nothing(path):
 def test_only_bytes_are_stored(path):
     """Text is no bytes, and is refused as every store refuses it."""
     with closing(SqliteStore(path)) as store:
-        for write in (store.write, lambda key, data: store.write_all({key: data})):
+        for write in (store.write, lambda key, data: write_all(store, {key: data})):
             with pytest.raises(TypeError):
                 write("a", "text")
         assert store.keys() == []
@@ -145,7 +145,7 @@ def test_a_link_beside_the_database_is_refused(tmp_path, tail):
 def test_a_damaged_database_is_told(path):
     """A database whose pages are not what they were is an error that names it, not a wrong answer."""
     with closing(SqliteStore(path)) as store:
-        store.write_all({f"k{number}": os.urandom(3000) for number in range(100)})
+        write_all(store, {f"k{number}": os.urandom(3000) for number in range(100)})
     bytes_of_it = bytearray(path.read_bytes())
     bytes_of_it[100:] = b"\xff" * (len(bytes_of_it) - 100)
     path.write_bytes(bytes_of_it)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import fields
 from itertools import pairwise
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from haytham.config.workflow import FILE, WorkflowFiles, parse_workflow, shipped_workflow
+from haytham.agents.registry import require_agents
+from haytham.config.policy import RETENTION, BudgetLimits, SnapshotPolicy
+from haytham.config.workflow import FILE, Phase, WorkflowFiles, editable_copy, parse_workflow, shipped_workflow
+from haytham.config.workflow_check import workflow_schema
 from haytham.errors import InvalidDocument
 
 YAML = """
@@ -18,6 +24,56 @@ phases:
 modes:
   all: [1, 2]
 """
+
+
+def test_an_editor_finds_the_schema_of_a_workflow():
+    """The first line of the copy that `init` makes names the schema beside it, which is that of the parser."""
+    files = editable_copy("idea_validation")
+    assert files[FILE].split(b"\n")[0] == b"# yaml-language-server: $schema=workflow.schema.json"
+    assert json.loads(files["workflow.schema.json"]) == workflow_schema()
+    Draft202012Validator.check_schema(workflow_schema())
+
+
+def test_the_schema_has_every_key_that_is_read():
+    """Phases, policies and limits have the same keys in the schema and in Python; an alias has the same rules."""
+    schema = workflow_schema()["properties"]
+    phase = schema["phases"]["items"]["properties"]
+    read = {field.name for field in fields(Phase) if field.init} - {"when_line"}
+    assert phase.keys() - {"checkpoint"} == read
+    policy = {field.name for field in fields(SnapshotPolicy)} | {"cleanup_after_days", "auto_resume_on_failure"}
+    assert schema["snapshots"]["properties"].keys() == policy
+    assert schema["snapshots"]["properties"]["retention"]["properties"].keys() == RETENTION.keys()
+    assert schema["budget"]["properties"].keys() == {field.name for field in fields(BudgetLimits)}
+    assert schema["checkpointing"]["properties"] == schema["snapshots"]["properties"]
+    rules = [{**node, "description": ""} for node in (phase["snapshot"], phase["checkpoint"], schema["snapshot"])]
+    assert rules == [{"description": "", "type": "boolean"}] * 3
+    assert all("description" in node for node in [*schema.values(), *phase.values()])
+
+
+@pytest.mark.parametrize("keys", [("snapshots", "snapshot"), ("checkpointing", "checkpoint")])
+def test_snapshots_go_by_two_names(keys):
+    """`checkpointing:` and `checkpoint:` are aliases of `snapshots:` and `snapshot:`, also of a phase."""
+    group, switch = keys
+    text = YAML.replace("agents: [a]", f"agents: [a], {switch}: false") + f"{group}: {{auto: every}}\n{switch}: true\n"
+    workflow = parse_workflow(text.encode(), file="w.yaml")
+    assert (workflow.policy.auto, workflow.policy.enabled, workflow.phases[0].snapshot) == ("every", True, False)
+    plain = text.replace(group, "snapshots").replace(f"{switch}:", "snapshot:")
+    assert workflow.digest == parse_workflow(plain.encode(), file="w.yaml").digest
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("snapshots: {auto: often}", "w.yaml:8: snapshots.auto: found 'often'; allowed: phase, every, off"),
+        ("snapshots: {}\ncheckpointing: {}", "w.yaml:9: checkpointing: found checkpointing and snapshots, which mean"),
+        ("snapshot: true\nsnapshots: {enabled: false}", "w.yaml:8: snapshot: found True, and snapshots.enabled: False"),
+    ],
+)
+def test_two_names_of_one_key_do_not_stand_together(text, said):
+    """Faults name the key as it is written; both names at once are one."""
+    with pytest.raises(InvalidDocument) as refused:
+        parse_workflow(f"{YAML}{text}\n".encode(), file="w.yaml")
+    assert said in str(refused.value)
 
 
 def test_the_shipped_workflow_has_its_phases_and_modes():
@@ -47,10 +103,10 @@ def test_the_shipped_workflow_has_its_phases_and_modes():
         ("needs: [1]", "needs: [7]", "phase 2 needs [7]"),
         ("all: [1, 2]", "all: [1, 3]", "modes.all: found phases [3]"),
         ("slug: two", "slug: ../two", "does not match"),
-        ("slug: two", "slag: two", "w.yaml:5: phases[1].slag: is no key here; did you mean slug?"),
+        ("slug: two", "slag: two", "w.yaml:5: phases[1].slag: unknown key; did you mean slug?"),
         ("agents: [a]", "agents: []", "agents"),
         ("name: small", "name: [", "is not valid YAML"),
-        ("name: small", "name: small\nzzz: x", "w.yaml:3: zzz: is no key here; allowed: name, phases, modes"),
+        ("name: small", "name: small\nzzz: x", "w.yaml:3: zzz: unknown key; allowed: name, phases, modes"),
         ("agents: [b, c]", "agents: [b, b]", "phases[1].agents: found ['b', 'b']; allowed: each once"),
         ("slug: two", 'slug: "two\\n"', "does not match"),
     ],
@@ -72,10 +128,10 @@ def test_the_digest_covers_what_the_files_say():
 
 
 def test_every_agent_has_a_file():
-    """An agent that a phase names and that has no file is named."""
+    """An agent that a phase names, that has no file and is no adapter, is named."""
     files = {FILE: YAML.encode(), "agents/a.md": b"", "agents/b.md": b""}
     with pytest.raises(InvalidDocument, match=r"agent c: no file agents/c\.md"):
-        assert WorkflowFiles("x", files).workflow
+        require_agents(WorkflowFiles("x", files))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +192,7 @@ def laughs():
         ("a: 1" + ":1" * 100_000, "w.yaml:1: has a number of 200,001 characters"),
         ("? 1" + ":1" * 100_000, "w.yaml:1: has a number of 200,001 characters"),
         (YAML.replace("[a]", str([{"a": at} for at in range(3_000)])), "phases[0].agents[0]: found {'a': 0}"),
-        ("\n".join(f"phasez{at}: 1" for at in range(9_000)), "phasez0: is no key here; did you mean phases?"),
+        ("\n".join(f"phasez{at}: 1" for at in range(9_000)), "phasez0: unknown key; did you mean phases?"),
         ("!" * 200_000, "is not valid YAML"),
     ],
     ids=["bomb", "alias", "brackets", "dashes", "long", "many", "digits", "key", "maps", "keys", "tag"],
@@ -193,8 +249,8 @@ def test_snapshots_are_switched_off_without_quotes(word):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("steps: [{name: a, agent: b}]", "w.yaml:8: steps: is no key here; a step is a phase: list it under phases"),
-        ("workflow: {steps: []}", "w.yaml:8: steps: is no key here; a step is a phase"),
+        ("steps: [{name: a, agent: b}]", "w.yaml:8: steps: unknown key; a step is a phase: list it under phases"),
+        ("workflow: {steps: []}", "w.yaml:8: steps: unknown key; a step is a phase"),
         ("workflow: {name: other}", "w.yaml:8: workflow: found name here and at the top; allowed: once"),
         ("workflow: {checkpointing: {auto: 7}}", "w.yaml:8: checkpointing.auto: found 7; allowed: phase, every, off"),
         ("checkpointing: {auto: on}", "checkpointing.auto: found True; allowed: phase, every, off"),
@@ -203,7 +259,7 @@ def test_snapshots_are_switched_off_without_quotes(word):
             "checkpoint: true\ncheckpointing: {enabled: false}",
             "w.yaml:8: checkpoint: found True, and checkpointing.ena",
         ),
-        ("workflow: 7", "w.yaml:8: workflow: is no key here"),
+        ("workflow: 7", "w.yaml:8: workflow: unknown key"),
     ],
 )
 def test_words_of_other_systems_that_mean_nothing_here_are_refused_with_a_sentence(text, said):

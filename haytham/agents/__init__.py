@@ -1,1 +1,1 @@
-"""One adapter a file, imported only when a model string names it."""
+"""Agents and their adapters, one module each, imported when a model string names it."""

@@ -1,6 +1,7 @@
-"""`command:…`: any program; the prompt on its standard input, the reply on its standard output, no shell in between.
+"""`command:…`: a program that reads the prompt from standard input and writes the reply to standard output.
 
-It runs in a session of its own, so that all it starts is ended with it; what makes itself another one has left it.
+There is no shell in between. The program runs in a process session of its own, so that everything it starts is ended
+with it, except for what starts another session.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from haytham.agents.base import Reply, adapter
+from haytham.agents.base import Reply
+from haytham.agents.registry import adapter
 from haytham.errors import AgentError, short_repr
 
 if TYPE_CHECKING:
@@ -37,9 +39,19 @@ _POLL = 0.01
 _REAPED = 1.0
 
 
-@adapter(reserves=False)
+def _find_fault(command: str) -> str | None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"the command cannot be split into words: {str(error).lower()}"
+    if not words or not words[0]:
+        return "allowed: command:PROGRAM ARGUMENTS"
+    return None if shutil.which(words[0]) else f"program {words[0]!r} not found"
+
+
+@adapter(reserves=False, streams=True, find_fault=_find_fault)
 def open_agent(rest: str) -> Agent:
-    """Split the words of a command as a shell would."""
+    """Split a command into words as a shell would."""
     words, model = _split(rest), f"command:{rest}"
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:
@@ -48,7 +60,7 @@ def open_agent(rest: str) -> Agent:
         program = _start(words)
         try:
             try:
-                await program.converse(task.prompt.encode(), reply.take, complaints.take)
+                await program.communicate(task.prompt.encode(), reply.take, complaints.take)
             finally:
                 await program.end(0.0 if reply.is_too_long else _GRACE)
             if program.code:
@@ -68,10 +80,10 @@ def _split(rest: str) -> list[str]:
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        said = str(error).lower()
-        raise AgentError(f"the command {short_repr(rest)} cannot be split into words: {said}", retry=False) from None
+        reason = str(error).lower()
+        raise AgentError(f"the command {short_repr(rest)} cannot be split into words: {reason}", retry=False) from None
     if not words or not words[0]:
-        raise AgentError("the command is empty; it is said as command:PROGRAM ARGUMENTS", retry=False)
+        raise AgentError("the command is empty; write command:PROGRAM ARGUMENTS", retry=False)
     return words
 
 
@@ -84,74 +96,74 @@ def _start(words: list[str]) -> ChildProcess:
 
 def _cannot_start(name: str, error: OSError) -> AgentError:
     if isinstance(error, FileNotFoundError) and shutil.which(name) is None:
-        return AgentError(f"the command {short_repr(name)} is not there", retry=False)
+        return AgentError(f"the command {short_repr(name)} was not found", retry=False)
     if isinstance(error, FileNotFoundError | PermissionError) or error.errno == errno.ENOEXEC:
         return AgentError(f"the command {short_repr(name)} is not executable: {error.strerror}", retry=False)
     return AgentError(f"the command {short_repr(name)} cannot be started: {error.strerror}")
 
 
-def _ended_badly(code: int, said: str, text: str) -> AgentError:
+def _ended_badly(code: int, message: str, text: str) -> AgentError:
     known = {number.value: number.name for number in signal.Signals}
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {known.get(-code, f'signal {-code}')}"
-    return AgentError(f"the command {how}" + (f": {said}" if said else ""), text=text)
+    return AgentError(f"the command {how}" + (f": {message}" if message else ""), text=text)
 
 
 class StdoutReader:
-    """A reply while it comes; pieces of it are told to whoever listens."""
+    """Collects a reply, and passes on each piece as it arrives."""
 
-    def __init__(self, tell: Callable[[str], None] | None) -> None:
+    def __init__(self, on_text: Callable[[str], None] | None) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
-        self._tell = tell
+        self._on_text = on_text
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def is_too_long(self) -> bool:
-        """Return whether more was written than may be read."""
+        """Whether the reply is longer than allowed."""
         return self._size > MOST_BYTES
 
     def take(self, piece: bytes) -> None:
-        """Take a piece, the empty one at the end."""
+        """Add a piece; an empty one ends the reply."""
         self._size += len(piece)
         if self.is_too_long:
             raise AgentError(f"the command wrote more than {MOST_BYTES // 1_000_000} MB and was ended", retry=False)
         self._pieces.append(piece)
-        if self._tell is not None and (told := self._decoder.decode(piece, final=not piece)):
-            self._tell(told)
+        if self._on_text is not None and (text := self._decoder.decode(piece, final=not piece)):
+            self._on_text(text)
 
     def text(self, errors: str = "strict") -> str:
-        """All of it as text; AgentError where it is none."""
+        """Return the reply as text; AgentError if it is not UTF-8."""
         try:
             return b"".join(self._pieces).decode("utf-8", errors)
         except UnicodeDecodeError as error:
             where = f"byte {error.start} is 0x{error.object[error.start]:02x}"
-            raise AgentError(f"the command's answer is no UTF-8 text: {where}", retry=False) from None
+            raise AgentError(f"the command's answer is not UTF-8 text: {where}", retry=False) from None
 
 
 class StderrTail:
-    """What a program writes to standard error: the last of it."""
+    """Collects the last bytes of standard error."""
 
     def __init__(self) -> None:
         self._last = b""
 
     def take(self, piece: bytes) -> None:
-        """Keep the last bytes."""
+        """Add a piece."""
         self._last = (self._last + piece)[-KEPT_BYTES:]
 
     @property
     def text(self) -> str:
-        """Return the last bytes as text."""
+        """The last bytes as text."""
         return self._last.decode("utf-8", "replace").strip()
 
     @property
     def last_line(self) -> str:
-        """The last line, fit for a sentence."""
+        """The last line, printable and short."""
         line = self.text.rpartition("\n")[2]
         return "".join(character for character in line if character.isprintable())[:_LONGEST_LINE].strip()
 
 
 class ChildProcess:
-    """A program at work, with all it has started."""
+    """A running program, with everything it has started."""
 
     def __init__(self, words: list[str]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - what the workflow says, once it is trusted
@@ -172,13 +184,13 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """What it ended with; below 0, the signal that ended it."""
+        """The exit code; negative for the signal that ended it; None while it runs."""
         return self._process.returncode
 
-    async def converse(self, prompt: bytes, hear: Callable[[bytes], None], note: Callable[[bytes], None]) -> None:
-        """Hand the prompt over and take what comes, until the program has ended.
+    async def communicate(self, prompt: bytes, hear: Callable[[bytes], None], note: Callable[[bytes], None]) -> None:
+        """Write the prompt and read both outputs until the program has ended.
 
-        What it leaves behind may hold its pipes open; the reply is over soon after the program, all the same.
+        Processes that it leaves behind may keep its pipes open; reading stops soon after the program has ended.
         """
         feed, reply, complaints = self._pipes
         try:
@@ -193,39 +205,39 @@ class ChildProcess:
             raise errors.exceptions[0] from None
 
     async def end(self, grace: float) -> None:
-        """Have done with it and all it started: asked to end, and made to after a while, or at once when cancelled."""
+        """End the program and everything it started: SIGTERM, then SIGKILL after a grace period or when cancelled."""
         try:
             if self._signal(signal.SIGTERM):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(grace):
-                        await self._gone()
+                        await self._wait_until_ended()
         finally:
             self._signal(signal.SIGKILL)
             self._waiter.join(_REAPED)
             for pipe in self._pipes:
                 pipe.close()
 
-    async def _gone(self) -> None:
-        """Wait until nothing is left of it."""
-        while self._signal(0):  # noqa: ASYNC110 - nobody tells when a child's child ends
+    async def _wait_until_ended(self) -> None:
+        """Wait until no process is left."""
+        while self._signal(0):  # noqa: ASYNC110 - no signal reports the end of a child's child
             await asyncio.sleep(_POLL)
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to all that is left of it; whether anything is."""
+        """Send a signal to all processes that are left; return whether there are any."""
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):  # the second one of what has ended and nobody has asked after yet
+        except (ProcessLookupError, PermissionError):  # the second for a process that has ended and was not waited for
             return False
         return True
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         self._process.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._ended.set)
 
 
 async def _feed(pipe: RawIOBase, data: bytes) -> None:
-    """Write to a pipe, as fast as it is read; who is at its other end need not read it all."""
+    """Write to a pipe as fast as it is read; the reader may stop early."""
     loop, rest = asyncio.get_running_loop(), memoryview(data)
     with suppress(BrokenPipeError):
         while rest:
@@ -245,7 +257,7 @@ async def _take(pipe: RawIOBase, take: Callable[[bytes], None]) -> None:
             await _until(loop.add_reader, loop.remove_reader, pipe)
         else:
             take(piece)
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # let other tasks run
     take(b"")
 
 

@@ -1,9 +1,8 @@
-"""What a model costs: prices that come with a package, looked up offline. An unknown price is None, never nothing.
+"""`provider:model`: a language model of any provider that pydantic-ai supports, streamed, with its price.
 
-`provider:model`: a language model of any provider that pydantic-ai speaks to, streamed.
-
-One call is one request, without tries of its own: the caller owns those. What it costs is told by `price`, what goes
-wrong by `refusal`. pydantic-ai and a provider's package take more than a second to import, so that waits for a call.
+One call is one request; retries belong to the caller. Prices come from a package and are looked up offline; an unknown
+price is None, never 0. pydantic-ai and a provider's package take more than a second to import, so they are imported
+when a call is made. What goes wrong is explained by `llm_errors`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.parse import unquote, urlsplit
 
-from haytham.agents.base import Reply, adapter
+from haytham.agents.base import Reply
 from haytham.agents.llm_errors import (
     ALL_THOUGHT,
     BROKEN,
@@ -30,6 +29,7 @@ from haytham.agents.llm_errors import (
     explain,
     to_agent_error,
 )
+from haytham.agents.registry import adapter, find_module
 from haytham.errors import InvalidArgument
 from haytham.usage import Usage, estimated_tokens
 
@@ -58,13 +58,13 @@ _FRAME = 50  # what providers put around a prompt
 
 
 def estimate(model: str, prompt: str, max_output_tokens: int) -> Usage:
-    """What a call may take: rather too much than too little, as it is reserved before the call is made."""
+    """Return an over-estimate of what a call takes; it is reserved before the call is made."""
     asked = _FRAME + estimated_tokens(prompt)
     return Usage(asked + max_output_tokens, price_of(model, asked, max_output_tokens))
 
 
 def price_of(model: str, input_tokens: int, output_tokens: int) -> float | None:
-    """The price of a call to `provider:model` in dollars; None where nobody knows it."""
+    """Return the price of a call to `provider:model` in dollars; None if unknown."""
     try:
         from genai_prices import Usage  # noqa: PLC0415 - half a second, and only where money is spent
     except ImportError:
@@ -76,9 +76,9 @@ def price_of(model: str, input_tokens: int, output_tokens: int) -> float | None:
 def price_reply(
     usage: Any, name: str, *, provider: str, url: str | None = None, context: Mapping[str, str] | None = None
 ) -> float | None:
-    """The price of what a model has used; where a server was asked by its address, that decides whose price it is.
+    """Return the price of what a model has used; a server's address, if given, decides whose price it is.
 
-    So a model of a known name on a server of one's own has no known price.
+    So a model with a known name on a server of one's own has no known price.
     """
     provider = provider.removeprefix("gateway/")
     seller = _ELSEWHERE.get(provider, provider)
@@ -86,13 +86,13 @@ def price_reply(
         from genai_prices import calc_price  # noqa: PLC0415 - as above
 
         if url:
-            found = calc_price(usage, name, provider_api_url=url, price_context=context)
+            price = calc_price(usage, name, provider_api_url=url, price_context=context)
         else:
-            found = calc_price(usage, name, provider_id=seller, price_context=context)
+            price = calc_price(usage, name, provider_id=seller, price_context=context)
     except (ImportError, LookupError, ValueError):
         return None
-    known = found.total_price > 0 or name.endswith(_FREE) or not (usage.input_tokens or usage.output_tokens)
-    return float(found.total_price) if known and provider not in _BY_PLAN else None
+    known = price.total_price > 0 or name.endswith(_FREE) or not (usage.input_tokens or usage.output_tokens)
+    return float(price.total_price) if known and provider not in _BY_PLAN else None
 
 
 _WEB_SEARCH = ("web_search", "WebSearch")
@@ -101,9 +101,13 @@ _EARLIER = 0.99  # of the time it has, so that what has come by then is not lost
 _SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 
 
-@adapter(runs_code=False)
+def _find_fault(_model: str) -> str | None:
+    return None if find_module("pydantic_ai") else "it needs: pip install 'haytham[llm]'"
+
+
+@adapter(runs_code=False, streams=True, price=estimate, find_fault=_find_fault)
 def open_agent(model: str) -> Agent:
-    """The agent for a model, named with its provider before the first colon."""
+    """Return the agent for `provider:model`."""
     provider, _, name = model.partition(":")
     if not provider or not name:
         raise InvalidArgument("model", model, "provider:model")
@@ -117,22 +121,22 @@ def open_agent(model: str) -> Agent:
 
 
 def build_agent(model: str, connect: Callable[[], Model[Any]]) -> Agent:
-    """The agent for whatever model `connect` makes; it is made for each call, and closed after it."""
+    """Return the agent for the model that `connect` makes; it is made for each call, and closed after it."""
 
     async def agent(task: Task, spec: AgentSpec) -> Reply:
-        call = _Call(model, spec)
-        tell = task.on_text if spec.runtime.get("stream", True) else None
+        call = _ModelCall(model, spec)
+        on_text = task.on_text if spec.runtime.get("stream", True) else None
         async with aclosing(call.pieces(connect, task.prompt)) as pieces:
             async for piece in pieces:
-                if tell is not None:
-                    tell(_unicode(piece))
+                if on_text is not None:
+                    on_text(_unicode(piece))
         return call.reply()
 
     return agent
 
 
-class _Call:
-    """One call and what has come of it so far, so that a failure can tell what was received."""
+class _ModelCall:
+    """One call and what was received so far, so that an error can report it."""
 
     def __init__(self, model: str, spec: AgentSpec) -> None:
         self._model, self._spec = model, spec
@@ -147,36 +151,39 @@ class _Call:
         return _unicode("".join(self._pieces))
 
     async def pieces(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
-        """The answer, piece by piece. An error is kept and not passed on: it may carry the key in any of its causes."""
+        """Yield the answer in pieces. An error is stored and not raised: its causes may contain the key."""
         try:
-            async with asyncio.timeout(self._spec.timeout * _EARLIER), aclosing(self._turns(connect, prompt)) as pieces:
+            async with (
+                asyncio.timeout(self._spec.timeout * _EARLIER),
+                aclosing(self._stream_turns(connect, prompt)) as pieces,
+            ):
                 async for piece in pieces:
                     self._pieces.append(piece)
                     yield piece
         except Exception as error:  # noqa: BLE001 - whatever a provider's package raises, no secret in it may get out
             self._failure = explain(error, self._called, self._text)
 
-    async def _turns(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
-        """Ask, and ask to go on as often as the provider pauses."""
+    async def _stream_turns(self, connect: Callable[[], Model[Any]], prompt: str) -> AsyncGenerator[str, None]:
+        """Send the request, and continue it as often as the provider pauses."""
         from pydantic_ai.messages import ModelRequest  # noqa: PLC0415 - see above
 
         model = connect()
         self._called = replace(self._called, url=_address(model), secrets=tuple(_secrets(model)))
         messages: list[ModelMessage] = [ModelRequest.user_text_prompt(prompt)]
         async with model:
-            settings, wanted = _settings(model, self._spec), self._wanted(model)
+            settings, parameters = _settings(model, self._spec), self._request_parameters(model)
             for _ in range(_MOST_TURNS):
-                async with model.request_stream(messages, settings, wanted) as stream:
+                async with model.request_stream(messages, settings, parameters) as stream:
                     async for event in stream:
-                        if piece := self._piece(event):
+                        if piece := self._event_text(event):
                             yield piece
                 self._answers.append(stream.get())
                 if self._answers[-1].state != "suspended":
                     return
                 messages.append(self._answers[-1])
 
-    def _piece(self, event: ModelResponseStreamEvent) -> str:
-        """The text that an event brings; where something else came in between, it begins a paragraph."""
+    def _event_text(self, event: ModelResponseStreamEvent) -> str:
+        """Return the text of an event; text after something else begins a new paragraph."""
         if event.event_kind == "part_start" and event.part.part_kind != "text":
             self._paragraph = bool(self._pieces)
         text = _text(event)
@@ -185,10 +192,10 @@ class _Call:
         self._paragraph = False
         return f"\n\n{text}"
 
-    def _wanted(self, model: Model[Any]) -> ModelRequestParameters:
-        """What a model is given besides the prompt: a search of its own where the agent's file asks for one.
+    def _request_parameters(self, model: Model[Any]) -> ModelRequestParameters:
+        """Return the parameters besides the prompt: web search, if the agent's file asks for it.
 
-        Tools of other programs (Read, Bash …) that an agent's file may name are left alone.
+        Other tools that an agent's file may name (Read, Bash …) are ignored.
         """
         from pydantic_ai.models import ModelRequestParameters  # noqa: PLC0415 - see above
         from pydantic_ai.native_tools import WebSearchTool  # noqa: PLC0415 - see above
@@ -201,8 +208,8 @@ class _Call:
         return ModelRequestParameters(native_tools=[WebSearchTool()])
 
     def reply(self) -> Reply:
-        """What was answered; AgentError where that is no answer."""
-        failed = self._failure or self._wanting()
+        """Return the reply; AgentError if there is none."""
+        failed = self._failure or self._answer_fault()
         if failed is not None:
             raise failed
         tools = (part.tool_name for answer in self._answers for part in answer.parts if _is_call(part))
@@ -210,33 +217,33 @@ class _Call:
             self._text,
             model=_line(self._answers[-1].model_name) or self._model,
             tools_used=tuple(dict.fromkeys(tools)),
-            **self._paid(),
+            **self._usage(),
         )
 
-    def _wanting(self) -> AgentError | None:
-        """What is wrong with an answer that came to its end.
+    def _answer_fault(self) -> AgentError | None:
+        """Return what is wrong with a finished answer, or None.
 
-        Some servers call an answer completed that was cut off: one with as many tokens as it may have was.
+        Some servers report an answer as completed that was cut off: one with the most tokens allowed was.
         """
         last = self._answers[-1]
-        if not _has_ended(last):
+        if not _is_finished(last):
             return to_agent_error(BROKEN, self._called, text=self._text)
         if last.finish_reason == "content_filter":
-            return self._failed(FILTERED, words=_why(last, self._called))
+            return self._make_error(FILTERED, words=_filter_reason(last, self._called))
         if last.finish_reason == "length" or last.usage.output_tokens == self._spec.max_output_tokens:
-            found = self._failed(CUT_OFF if self._text.strip() else ALL_THOUGHT, most=self._spec.max_output_tokens)
-            found.cut_off = bool(self._text.strip())
-            return found
+            error = self._make_error(CUT_OFF if self._text.strip() else ALL_THOUGHT, most=self._spec.max_output_tokens)
+            error.cut_off = bool(self._text.strip())
+            return error
         if self._text.strip():
             return None
         tools = ", ".join(dict.fromkeys(call.tool_name for call in last.tool_calls))
-        return self._failed(TOOLS_ONLY, tools=tools) if tools else self._failed(EMPTY)
+        return self._make_error(TOOLS_ONLY, tools=tools) if tools else self._make_error(EMPTY)
 
-    def _failed(self, refusal: ProviderAdvice, **facts: Any) -> AgentError:
-        return to_agent_error(refusal, self._called, text=self._text, **facts, **self._paid())
+    def _make_error(self, refusal: ProviderAdvice, **facts: Any) -> AgentError:
+        return to_agent_error(refusal, self._called, text=self._text, **facts, **self._usage())
 
-    def _paid(self) -> dict[str, Any]:
-        """Tokens and cost of a whole answer, each None where the provider does not tell."""
+    def _usage(self) -> dict[str, Any]:
+        """Return tokens and cost of the whole answer, each None if the provider does not report it."""
         usages = [answer.usage for answer in self._answers]
         if not all(usage.has_values() and not usage.unmeasured_requests for usage in usages):
             return dict.fromkeys(("input_tokens", "output_tokens", "cost"))
@@ -249,13 +256,13 @@ class _Call:
 
 
 def _settings(model: Model[Any], spec: AgentSpec) -> ModelSettings:
-    """How long and how much a model may answer; without what it would only warn about."""
-    wanted: ModelSettings = {"max_tokens": spec.max_output_tokens}
+    """Return the limits for a model, without settings that it does not support."""
+    settings: ModelSettings = {"max_tokens": spec.max_output_tokens}
     if "timeout" not in model.unsupported_settings:
-        wanted["timeout"] = spec.timeout
+        settings["timeout"] = spec.timeout
     if "max_retries" not in model.unsupported_settings:
-        wanted["max_retries"] = 0
-    return wanted
+        settings["max_retries"] = 0
+    return settings
 
 
 def _text(event: ModelResponseStreamEvent) -> str:
@@ -266,26 +273,26 @@ def _text(event: ModelResponseStreamEvent) -> str:
     return ""
 
 
-def _has_ended(answer: ModelResponse) -> bool:
-    """Whether a provider said that its answer is over; a connection that closes in good order says nothing."""
+def _is_finished(answer: ModelResponse) -> bool:
+    """Return whether the provider reported the end of its answer; a closed connection is no report."""
     if answer.state != "complete":
         return False
     silent = answer.finish_reason is None or bool(answer.usage.unmeasured_requests)
     return answer.provider_url is None or not silent or "finish_reason" in (answer.provider_details or {})
 
 
-def _why(answer: ModelResponse, called: CallTarget) -> str:
-    """Why a provider held its answer back, in its own words, where it says so."""
+def _filter_reason(answer: ModelResponse, called: CallTarget) -> str:
+    """Return why a provider withheld its answer, in its own words; empty if it does not say."""
     details = answer.provider_details or {}
     return excerpt(str(details.get("refusal") or details.get("finish_reason") or ""), called)
 
 
 def _cost(model: str, answer: ModelResponse) -> float | None:
-    """What an answer cost: as the provider says, else by its price."""
+    """Return what an answer cost: as the provider reports, else by its price."""
     details: Mapping[str, Any] = answer.provider_details or {}
-    said = answer.usage.cost if answer.usage.cost is not None else details.get("cost")
-    if said is not None:
-        return float(said)
+    reported = answer.usage.cost if answer.usage.cost is not None else details.get("cost")
+    if reported is not None:
+        return float(reported)
     provider, _, name = model.partition(":")
     prices = (
         price_reply(answer.usage, known, provider=provider, url=answer.provider_url, context=details)
@@ -296,7 +303,7 @@ def _cost(model: str, answer: ModelResponse) -> float | None:
 
 
 def _is_call(part: ModelResponsePart) -> TypeGuard[NativeToolCallPart]:
-    """Whether a part is the provider's call of a tool of its own."""
+    """Return whether a part is a call of the provider's own tool."""
     return part.part_kind == "builtin-tool-call"
 
 
@@ -305,7 +312,7 @@ def _address(model: Model[Any]) -> str | None:
 
 
 def _secrets(model: Model[Any]) -> Iterator[str]:
-    """What a model's connection holds that must never be told: keys, whatever headers were added, who logs in."""
+    """Yield the secrets of a model's connection: keys, custom headers, user and password."""
     held: Mapping[str, Any] = getattr(getattr(model.provider, "client", None), "__dict__", {})
     yield from (value for name, value in held.items() if isinstance(value, str) and _SECRET.search(name))
     headers = held.get("_custom_headers")
@@ -319,5 +326,5 @@ def _line(text: str | None) -> str:
 
 
 def _unicode(text: str) -> str:
-    """A text as it can be stored: halves of a character that came in two pieces are put together, others replaced."""
+    """Return a text that can be stored: halves of a character that came in two pieces are joined, others replaced."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

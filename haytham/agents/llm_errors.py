@@ -1,4 +1,4 @@
-"""What a provider's refusal means to a person: one sentence with what to do next, and never a secret."""
+"""Explain a provider's error to a person: one sentence with what to do next, and never a secret."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _FULL = re.compile(
 
 @dataclass(frozen=True)
 class ProviderAdvice:
-    """What is said of a model, with facts in braces; `retry` is whether asking again may help.
+    """A sentence about a model's error, with fields in braces; `retry` is whether trying again may help.
 
-    `free` is what a provider did not even begin: nothing is paid for it. Of all else, nobody knows.
+    `free` is whether the provider did not start, so that nothing is charged; otherwise that is unknown.
     """
 
     sentence: str
@@ -40,7 +40,7 @@ class ProviderAdvice:
 
 @dataclass(frozen=True)
 class CallTarget:
-    """Whom a call went to: the model as it was named, its address, what must never be told, and how long it has."""
+    """The target of a call: the model's name, its address, the secrets to hide, and the time-out."""
 
     model: str
     url: str | None = None
@@ -48,7 +48,7 @@ class CallTarget:
     timeout: float = 0.0
 
 
-EMPTY = ProviderAdvice("answered without a word of text; run it again, or name another model")
+EMPTY = ProviderAdvice("answered with an empty text; run it again, or name another model")
 ALL_THOUGHT = ProviderAdvice(
     "used up its {most} output tokens before it wrote any text; raise `max_output_tokens` in the agent's file",
     retry=False,
@@ -81,7 +81,7 @@ _OVERFULL = ProviderAdvice(
     retry=False,
     free=True,
 )
-_REFUSALS = {
+_ADVICE = {
     "ModelAuthenticationError": ProviderAdvice(
         "refused the key{status}; check the key in your environment, and that it may use this model",
         retry=False,
@@ -118,21 +118,21 @@ _REFUSALS = {
 
 
 def explain(error: BaseException, called: CallTarget, text: str = "") -> AgentError:
-    """What an error of a provider, its package or the network is to a person; `text` is what came before it."""
+    """Return the error of a provider, its package or the network as an AgentError; `text` was received before it."""
     if isinstance(error, AgentError):
         return error
     if isinstance(error, ImportError):
         return to_agent_error(_not_installed(error), called)
     if "UserError" in _names(error):
-        return to_agent_error(_not_set_up(str(error)), called, words=excerpt(str(error), called))
-    words = _words(error)
+        return to_agent_error(_setup_advice(str(error)), called, words=excerpt(str(error), called))
+    words = _provider_message(error)
     return to_agent_error(
-        _refusal(error, words, text), called, text=text, words=excerpt(words, called), **_facts(error)
+        _find_advice(error, words, text), called, text=text, words=excerpt(words, called), **_facts(error)
     )
 
 
 def to_agent_error(refusal: ProviderAdvice, called: CallTarget, *, text: str = "", **facts: Any) -> AgentError:
-    """The failure that a refusal is: its sentence with the facts, and what was received and paid for, where known."""
+    """Return the AgentError for an advice: its sentence, what was received, and what was paid if known."""
     nothing = {"input_tokens": 0, "output_tokens": 0, "cost": 0.0} if refusal.free else {}
     paid = {name: facts.pop(name, nothing.get(name)) for name in ("input_tokens", "output_tokens", "cost")}
     known = {"seconds": f"{called.timeout:g} s", "heard": len(text), "words": "", "url": "its address"}
@@ -142,16 +142,16 @@ def to_agent_error(refusal: ProviderAdvice, called: CallTarget, *, text: str = "
     return AgentError(redact(sentence, called.secrets), text=text, retry=refusal.retry, **paid)
 
 
-def _refusal(error: BaseException, words: str, text: str) -> ProviderAdvice:
-    """The refusal that an error is, by the nearest of its classes that has one."""
+def _find_advice(error: BaseException, words: str, text: str) -> ProviderAdvice:
+    """Return the advice for an error, by the nearest of its classes that has one."""
     if any(_SENDING & set(_names(cause)) for cause in _causes(error)):
         return _UNSENDABLE
-    found = next((_REFUSALS[name] for name in _names(error) if name in _REFUSALS), _OTHER)
-    if getattr(error, "status_code", None) == _TOO_LARGE or (not found.retry and _FULL.search(words)):
+    advice = next((_ADVICE[name] for name in _names(error) if name in _ADVICE), _OTHER)
+    if getattr(error, "status_code", None) == _TOO_LARGE or (not advice.retry and _FULL.search(words)):
         return _OVERFULL
-    if text and found in (_CUT, _OTHER):
+    if text and advice in (_CUT, _OTHER):
         return BROKEN
-    return _UNREACHABLE if found is _CUT and getattr(error, "phase", None) == "connect" else found
+    return _UNREACHABLE if advice is _CUT and getattr(error, "phase", None) == "connect" else advice
 
 
 def _not_installed(error: ImportError) -> ProviderAdvice:
@@ -160,13 +160,13 @@ def _not_installed(error: ImportError) -> ProviderAdvice:
     return ProviderAdvice(f"needs a package that is not installed; pip install '{package}'", retry=False, free=True)
 
 
-def _not_set_up(said: str) -> ProviderAdvice:
-    """What is missing before a model can be asked at all: a provider of that name, a key, another setting."""
-    variables = " or ".join(dict.fromkeys(_VARIABLE.findall(said)))
-    if said.startswith("Unknown model"):
-        meant = _MEANT.search(said)
+def _setup_advice(message: str) -> ProviderAdvice:
+    """Return the advice for a model that is not set up: unknown provider, missing key or setting."""
+    variables = " or ".join(dict.fromkeys(_VARIABLE.findall(message)))
+    if message.startswith("Unknown model"):
+        meant = _MEANT.search(message)
         better = f"did you mean {meant[1]}?" if meant else "name one as in openai:… or ollama:…"
-        sentence = f"is of no provider that is known here; {better}"
+        sentence = f"has an unknown provider; {better}"
     elif variables:
         sentence = f"has no key to use; set {variables} in your environment"
     else:
@@ -175,7 +175,7 @@ def _not_set_up(said: str) -> ProviderAdvice:
 
 
 def _facts(error: BaseException) -> dict[str, str]:
-    """What an error tells besides its words: status, how long to wait, a better name, the reason of the network."""
+    """Return the fields for an advice: status, waiting time, a better name, the network's reason."""
     status, wait = getattr(error, "status_code", None), getattr(error, "retry_after", None)
     suggested = getattr(error, "suggested_model_id", None)
     reason = next((_reason(cause) for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror), "")
@@ -188,12 +188,12 @@ def _facts(error: BaseException) -> dict[str, str]:
 
 
 def _reason(error: OSError) -> str:
-    """Why the network failed; of a known number, without the address that Python's own text has."""
+    """Return why the network failed, without the address that Python's own message has."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
-def _words(error: BaseException) -> str:
-    """What the provider itself says, within whatever it has wrapped that; else what the error says."""
+def _provider_message(error: BaseException) -> str:
+    """Return the provider's own message, unwrapped; else the error's."""
     body = getattr(error, "body", None)
     for _ in range(3):
         if not isinstance(body, dict):
@@ -208,20 +208,20 @@ def _words(error: BaseException) -> str:
 
 
 def excerpt(words: str, called: CallTarget) -> str:
-    """Somebody else's words as they can stand within a sentence: one line, not long, and no secret."""
+    """Return somebody else's words for use in a sentence: one short line without secrets."""
     line = " ".join(redact(words, called.secrets).split()).rstrip(".;")
     return f" ({line if len(line) <= _LONGEST else line[:_LONGEST] + '…'})" if line else ""
 
 
 def _names(error: BaseException) -> list[str]:
-    """The names of an error's classes, nearest first: providers' packages need not be there to be recognised."""
+    """Yield the names of an error's classes, nearest first, so that no provider's package is imported."""
     return [kind.__name__ for kind in type(error).__mro__]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    found: BaseException | None = error
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        yield found
-        found = found.__cause__ or found.__context__
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__

@@ -1,6 +1,6 @@
-"""The exact text an agent is given: its instructions, and all that the task is made of.
+"""Build the exact text that an agent is given: its instructions, and all parts of the task.
 
-Values are never templates, and what people and agents wrote stands in fences: none of it is a heading of the prompt.
+Values are never templates, and what people and agents wrote is fenced, so that none of it is a heading of the prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STRUCTURE = re.compile(r"\s*(?:(?:>|[-+*]|\d{1,9}[.)])\s*)*(?:#|`{3}|~{3}|<|(?:
 
 
 def fenced(text: str) -> str:
-    """Put a text between fences that are longer than any run of their character in it."""
+    """Return a text between fences that are longer than any run of backticks in it."""
     longest = max((len(run) for run in _FENCE_RUN.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     end = "" if text.endswith("\n") else "\n"
@@ -31,7 +31,7 @@ def fenced(text: str) -> str:
 
 
 def build_prompt(task: Task, spec: AgentSpec) -> str:
-    """What an agent reads; what its contract asks for stands where its file puts it, else behind the instructions."""
+    """Return the prompt; the contract's text is where the agent's file puts it, else after the instructions."""
     asked = "" if task.contract is None else task.contract.prompt_text()
     instructions = _instructions(task, spec, asked)
     shown = "" if asked and asked.strip() in instructions else asked
@@ -40,7 +40,7 @@ def build_prompt(task: Task, spec: AgentSpec) -> str:
 
 
 def build_repair_prompt(task: Task, text: str, complaints: list[str]) -> str:
-    """What an agent reads whose reply broke its contract: the same task, its reply, and what is wrong with it."""
+    """Return the prompt after a broken contract: the same task, the reply, and its problems."""
     return _render("repair.md.j2", {"text": text, "complaints": complaints}, prompt=task.prompt)
 
 
@@ -53,7 +53,7 @@ def _render(template: str, values: dict[str, Any], **trusted: str) -> str:
 
 
 def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
-    """The body of an agent's file, rendered within limits. One of another tool that is no template stands as it is."""
+    """Return the rendered body of an agent's file; a foreign file that is no template stays as it is."""
     from haytham.sandbox import TemplateFault, render  # noqa: PLC0415 - only where something is asked
 
     own = _environment().filters["safe"](contract)
@@ -91,7 +91,7 @@ def _environment() -> SandboxedEnvironment:
 
 
 def _inline(value: str) -> str:
-    """A value as it stands within a line; in fences where it has lines of its own, or would not be text there."""
+    """Return a value for use in a line; fenced if it has several lines or would be Markdown structure."""
     has_lines = len(value.strip("\n").splitlines()) > 1
     return f"\n\n{fenced(value)}\n\n" if has_lines or _STRUCTURE.match(value) else value
 

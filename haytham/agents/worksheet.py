@@ -1,8 +1,8 @@
-"""The worksheet: no imitation of a model, but a page to fill in. Deterministic, offline and free.
+"""`worksheet`: a page for a person to fill in. Deterministic, offline and free.
 
-It puts down what is really there, carries on what a person has answered before, and turns the rest into questions and
-marked assumptions with the cheapest test. What it writes itself keeps the agent's contract, whatever it is given. Every
-word that a person put on the page before stays, also where it breaks the contract: that is told at the gate.
+It lists what is known, carries over what a person has answered before, and turns the rest into questions and marked
+assumptions with the cheapest test. Its own text always keeps the agent's contract. Every word that a person wrote on
+the page before stays, even if it breaks the contract: the review reports that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from haytham.agents.base import Reply, adapter
+from haytham.agents.base import Reply
+from haytham.agents.registry import adapter
 from haytham.agents.worksheet_fill import (
     NEW_ROWS,
     NOT_KNOWN,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 IDEA, KNOWN, GROUND, EVIDENCE = "The idea", "Known from before", "What this page builds on", "Evidence on record"
 WANTED, ASKED, KEPT = "Changes wanted after attempt", "Asked for this time", "Kept from the page before"
 ANSWERS = "To answer"
-_OWN = frozenset(normalize_title(title) for title in (IDEA, KNOWN, GROUND, EVIDENCE, ASKED, KEPT))
+_OWN_TITLES = frozenset(normalize_title(title) for title in (IDEA, KNOWN, GROUND, EVIDENCE, ASKED, KEPT))
 _HOW = """\
 This page is yours to fill in. Answer under each question, write over every `unknown`, and put a source beside each
 number: who or what said so, and when. What stays marked as an assumption is carried on until it has been tested."""
@@ -51,16 +52,16 @@ _HASHES = re.compile(r" {0,3}#{1,6}[ \t]+")
 _LONGEST_ANSWER = 240
 
 
-@adapter(is_free=True, runs_code=False)
+@adapter(is_free=True, runs_code=False, bare_name=True)
 def open_agent(rest: str) -> Agent:
-    """The worksheet takes no further words."""
+    """Return the agent; it takes no argument."""
     if rest:
         raise InvalidArgument("model", f"worksheet:{rest}", "worksheet")
     return answer
 
 
 async def answer(task: Task, spec: AgentSpec) -> Reply:
-    """Lay out what is known and ask for what is not, under the headings of the agent's contract."""
+    """Write the page: what is known, and questions for the rest, below the headings of the agent's contract."""
     contract: Contract | None = task.contract
     if contract is None and spec.contract is not None:
         contract = load_contract(spec.contract)
@@ -69,7 +70,7 @@ async def answer(task: Task, spec: AgentSpec) -> Reply:
 
 
 class WorksheetPage:
-    """The page of one agent for one task. A page of its own that nobody wrote on is made anew."""
+    """The page of one agent for one task. A page that nobody edited is made from scratch."""
 
     def __init__(self, task: Task, contract: Contract) -> None:
         self._task, self._contract = task, contract
@@ -77,60 +78,62 @@ class WorksheetPage:
         self._before = _page_before(task, self._sections)
         self._accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
         self._said = contract.parse("\n".join(self._before.source))
-        self._given = list(_given(task))
+        self._given = list(_source_texts(task))
         self._gathered = CollectedText(contract, task.idea, self._given)
 
     def page(self) -> str:
-        """Write the page: what stood on the page before stays as it is, where the page can hold it."""
+        """Return the page; sections of the page before stay as they are if the contract allows it."""
         written = {name: _block(passages) for name, passages in self._before.sections.items()}
         kept = {name: text for name, text in written.items() if self._may_stay(name, text)}
         while True:
-            text = self._drawn(written, kept)
+            text = self._render(written, kept)
             problems = self._contract.validate(text, accepted=self._accepted)
-            wrong = {problem.section for problem in problems} & kept.keys()
-            if not wrong:
+            faulty = {problem.section for problem in problems} & kept.keys()
+            if not faulty:
                 return text
-            kept = {name: kept[name] for name in kept if name not in wrong}
+            kept = {name: kept[name] for name in kept if name not in faulty}
 
     def _may_stay(self, name: str, text: str) -> bool:
-        """Whether a section can stand on another page as it is, and says more than a page says by itself."""
+        """Return whether a section can be used as it is, and has more than a blank page has."""
         section = self._sections[name]
-        if _is_loose(text) or section.body is None:
-            return not _is_loose(text)
-        made = [
-            _made(section, "", PrefilledSections(gathered))
+        if _is_unclosed(text) or section.body is None:
+            return not _is_unclosed(text)
+        blank = [
+            _new_section(section, "", PrefilledSections(gathered))
             for gathered in (self._gathered, CollectedText(self._contract, self._task.idea, []))
         ]
-        if _missing(text, "\n".join(made)):
+        if _missing(text, "\n".join(blank)):
             return True
-        said = self._contract.parse(text).get(section.body.name)
-        return bool(said) and not (isinstance(said, str) and said.startswith(NOT_KNOWN))
+        value = self._contract.parse(text).get(section.body.name)
+        return bool(value) and not (isinstance(value, str) and value.startswith(NOT_KNOWN))
 
-    def _drawn(self, written: Mapping[str, str], kept: Mapping[str, str]) -> str:
-        """The page with some sections as they were; first without what its rules decide, then with it."""
+    def _render(self, written: Mapping[str, str], kept: Mapping[str, str]) -> str:
+        """Return the page with some sections as they were; rules are applied in a second pass."""
         first = self._body({}, kept, PrefilledSections(self._gathered))
         own = CollectedText(self._contract, self._task.idea, [*self._given, SourceText("this page", first)])
         decided = apply_rules(self._contract, self._contract.parse(first))
         prefilled = PrefilledSections(self._gathered, own, decided, self._said)
-        top = _top(self._task, self._contract.about, self._gathered.texts(self._contract.recall))
-        return _with_rest([*top, self._body(written, kept, prefilled)], self._before, self._task)
+        top = _introduction(self._task, self._contract.about, self._gathered.texts(self._contract.recall))
+        return _with_leftovers([*top, self._body(written, kept, prefilled)], self._before, self._task)
 
     def _body(self, written: Mapping[str, str], kept: Mapping[str, str], prefilled: PrefilledSections) -> str:
         return "\n\n".join(
-            _kept(section, kept[name], prefilled) if name in kept else _made(section, written.get(name, ""), prefilled)
+            _kept_section(section, kept[name], prefilled)
+            if name in kept
+            else _new_section(section, written.get(name, ""), prefilled)
             for name, section in self._sections.items()
         )
 
 
 def _page_before(task: Task, names: Iterable[str]) -> ReplyDocument:
-    """Return the page that a page starts from: one that holds words of a person, or that no worksheet wrote."""
+    """Return the page to start from: one that a person edited, or that no worksheet wrote."""
     before = "" if task.previous is None else task.previous.texts.get(task.agent, "")
     is_kept = task.previous is not None and bool(task.previous.revised_text(task.agent))
     return ReplyDocument(before if is_kept or _HOW not in before else "", names)
 
 
-def _made(section: ContractSection, written: str, prefilled: PrefilledSections) -> str:
-    """Make a section anew: what is asked, what is there, and what stood here before and could not stay."""
+def _new_section(section: ContractSection, written: str, prefilled: PrefilledSections) -> str:
+    """Return a new section: questions, what is known, and a quote of the text that could not stay."""
     parts = [f"## {section.name}", render_questions(section), prefilled.body(section)]
     text = "\n\n".join(part for part in parts if part)
     if not _missing(written, text):
@@ -140,8 +143,8 @@ def _made(section: ContractSection, written: str, prefilled: PrefilledSections) 
     return f"{text}\n\n{STOOD_HERE}\n\n{blockquote(quote, len(written))}"
 
 
-def _kept(section: ContractSection, text: str, prefilled: PrefilledSections) -> str:
-    """A section as it was left; rows that have come up since stand in a table below it."""
+def _kept_section(section: ContractSection, text: str, prefilled: PrefilledSections) -> str:
+    """Return a section as it was, with new rows in a table below it."""
     body = section.body
     if body is None or body.form != "table":
         return text
@@ -152,12 +155,12 @@ def _kept(section: ContractSection, text: str, prefilled: PrefilledSections) -> 
 
 
 def _block(passages: list[ReplySection]) -> str:
-    """Return the passages of a section as they were written, each under a heading of the second level."""
+    """Return the parts of a section as written, each below a heading of level 2."""
     return "\n\n".join(f"## {_title(passage)}\n{_below(passage)}".rstrip("\n") for passage in passages)
 
 
 def _title(passage: ReplySection) -> str:
-    """Return the line of a heading as it was written, without its level."""
+    """Return the line of a heading as written, without its level."""
     return _HASHES.sub("", passage.page.source[passage.heading.at], count=1)
 
 
@@ -165,45 +168,47 @@ def _below(passage: ReplySection) -> str:
     return "\n" + passage.source()
 
 
-def _is_loose(text: str) -> bool:
-    """Whether a text opens what it does not close, and would take in what follows it."""
+def _is_unclosed(text: str) -> bool:
+    """Return whether a text opens a block that it does not close, which would swallow what follows."""
     return "End" not in ReplyDocument(f"# Start\n\n{text}\n\n## End\n\n-->", ["End"]).sections
 
 
-def _with_rest(parts: Iterable[str], before: ReplyDocument, task: Task) -> str:
-    """Return a page with the sections that a person added to the one before, and with all other words of theirs."""
-    text = "\n\n".join([*parts, *_others(before)])
-    shown = {_OPEN.sub("", line) for line in _counts(task)}
-    lost = _missing("\n".join(line for line in before.source if not _is_shown(line, shown)), text)
+def _with_leftovers(parts: Iterable[str], before: ReplyDocument, task: Task) -> str:
+    """Return a page with the sections that a person added before, and all other lines of theirs."""
+    text = "\n\n".join([*parts, *_added_sections(before)])
+    shown = {_OPEN.sub("", line) for line in _input_lines(task)}
+    lost = _missing("\n".join(line for line in before.source if not _is_computed(line, shown)), text)
     return "\n\n".join([text, *([f"## {KEPT}\n\n" + "\n".join(f"> {line}" for line in lost)] if lost else [])]) + "\n"
 
 
-def _is_shown(line: str, counts: Collection[str]) -> bool:
-    """Whether a line only shows what is computed anew: a heading of ours, or how many assumptions are open."""
+def _is_computed(line: str, counts: Collection[str]) -> bool:
+    """Return whether a line is computed: a heading of ours, or a count of open assumptions."""
     hashes = _HASHES.match(line)
-    return _OPEN.sub("", line) in counts or (hashes is not None and normalize_title(line[hashes.end() :]) in _OWN)
+    return _OPEN.sub("", line) in counts or (
+        hashes is not None and normalize_title(line[hashes.end() :]) in _OWN_TITLES
+    )
 
 
 def _missing(text: str, page: str) -> list[str]:
-    """Return the lines of a text that are not on a page; marks of quotes and headings do not count."""
-    there = {_unmarked(line) for line in page.split("\n")}
-    return [line for line in map(_unmarked, text.split("\n")) if line and line not in there]
+    """Return the lines of a text that are not on a page, apart from quote and heading marks."""
+    present = {_without_marks(line) for line in page.split("\n")}
+    return [line for line in map(_without_marks, text.split("\n")) if line and line not in present]
 
 
-def _unmarked(line: str) -> str:
+def _without_marks(line: str) -> str:
     return line.lstrip("># \t").rstrip()
 
 
-def _given(task: Task) -> Iterator[SourceText]:
-    """The texts that a page can find answers in, in the order they came to be."""
+def _source_texts(task: Task) -> Iterator[SourceText]:
+    """Yield the texts in which a page looks for answers, oldest first."""
     yield from (SourceText(f"phase {given.phase}", given.text) for given in task.inputs)
     yield from (SourceText(agent.replace("_", " "), text) for agent, text in (task.earlier_outputs or {}).items())
     if task.evidence.strip():
         yield SourceText("the evidence", task.evidence)
 
 
-def _top(task: Task, about: str, known: list[tuple[str, str, str]]) -> Iterator[str]:
-    """What stands above the questions: the idea, what is known, what this builds on, and what a person wants."""
+def _introduction(task: Task, about: str, known: list[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield the parts above the questions: the idea, what is known, the inputs, and the changes requested."""
     phase, agent = truncate_cell(task.phase_name), truncate_cell(task.agent.replace("_", " "))
     yield f"# {phase}" if normalize_title(phase) == normalize_title(agent) else f"# {phase}: {agent}"
     yield f"{about}\n\n{_HOW}" if about else _HOW
@@ -211,77 +216,84 @@ def _top(task: Task, about: str, known: list[tuple[str, str, str]]) -> Iterator[
     if known:
         lines = [f"- {title} ({place}): {truncate_cell(text, _LONGEST_ANSWER)}" for place, title, text in known]
         yield "\n".join([f"## {KNOWN}\n", *lines])
-    yield from _ground(task)
+    yield from _inputs_section(task)
     if task.evidence.strip():
         yield f"## {EVIDENCE}\n\n{blockquote(task.evidence)}"
     if task.previous is not None:
         changes = "\n".join(f"- [ ] {truncate_cell(change)}" for change in task.previous.changes)
         comments = blockquote(task.previous.comments) if task.previous.comments.strip() else ""
-        if wanted := "\n\n".join(part for part in (comments, changes) if part):
-            yield f"## {WANTED} {task.previous.attempt}\n\n{wanted}"
+        if requested := "\n\n".join(part for part in (comments, changes) if part):
+            yield f"## {WANTED} {task.previous.attempt}\n\n{requested}"
     if task.request.strip():
         yield f"## {ASKED}\n\n{blockquote(task.request)}"
 
 
-def _ground(task: Task) -> Iterator[str]:
-    """What a page builds on: each text with the number of assumptions in it, what is left out, and comments."""
-    lines = _counts(task)
+def _inputs_section(task: Task) -> Iterator[str]:
+    """Yield the section about the inputs: each with its count of assumptions, skipped phases, and comments."""
+    lines = _input_lines(task)
     lines += [
         f"- Phase {out.phase}, {truncate_cell(out.name)}, is left out: {truncate_cell(out.reason)}."
         for out in task.skipped_phases
     ]
-    said = [
+    remarks = [
         f"{truncate_cell(name).capitalize()} was approved with:\n\n{blockquote(t)}"
         for name, t in (task.comments or {}).items()
     ]
-    said += [
+    remarks += [
         f"{truncate_cell(name).capitalize()}:\n\n{blockquote(t)}" for name, t in (task.other_comments or {}).items()
     ]
-    if lines or said:
-        yield "\n\n".join([f"## {GROUND}", *(["\n".join(lines)] if lines else []), *said])
+    if lines or remarks:
+        yield "\n\n".join([f"## {GROUND}", *(["\n".join(lines)] if lines else []), *remarks])
 
 
-def _counts(task: Task) -> list[str]:
-    """Return a line for each text that a page builds on, with the number of assumptions in it."""
-    lines = [f"- Phase {one.phase}, {truncate_cell(one.name)}, {one.agent}: {_open(one.text)}." for one in task.inputs]
-    return lines + [f"- Before this, {agent}: {_open(text)}." for agent, text in (task.earlier_outputs or {}).items()]
+def _input_lines(task: Task) -> list[str]:
+    """Return a line for each input, with its count of assumptions."""
+    lines = [
+        f"- Phase {given.phase}, {truncate_cell(given.name)}, {given.agent}: {_open_count(given.text)}."
+        for given in task.inputs
+    ]
+    return lines + [
+        f"- Before this, {agent}: {_open_count(text)}." for agent, text in (task.earlier_outputs or {}).items()
+    ]
 
 
-def _open(text: str) -> str:
+def _open_count(text: str) -> str:
     count = sum(claim.is_assumption for claim in claims(text))
     return f"{count or 'no'} {'assumption' if count == 1 else 'assumptions'} open"
 
 
-def _others(before: ReplyDocument) -> list[str]:
-    """Return the sections that a person added to the page before, as they are; none stands within another's."""
+def _added_sections(before: ReplyDocument) -> list[str]:
+    """Return the sections that a person added to the page before, as they are."""
     first = before.headings[0] if before.headings and before.headings[0].level == 1 else None
-    found: list[str] = []
+    sections: list[str] = []
     for passage in before.extra_sections():
-        if passage.heading is first or normalize_title(passage.heading.title) in _OWN:
+        if passage.heading is first or normalize_title(passage.heading.title) in _OWN_TITLES:
             continue
-        text = f"{_hashes(passage.heading, is_first=not found)} {_title(passage)}\n{_below(passage)}".rstrip("\n")
-        found.append(
-            f"## {truncate_cell(passage.heading.title)}\n\n{blockquote(text, len(text))}" if _is_loose(text) else text
+        text = f"{_hashes(passage.heading, is_first=not sections)} {_title(passage)}\n{_below(passage)}".rstrip("\n")
+        sections.append(
+            f"## {truncate_cell(passage.heading.title)}\n\n{blockquote(text, len(text))}"
+            if _is_unclosed(text)
+            else text
         )
-    return found
+    return sections
 
 
 def _hashes(heading: Heading, *, is_first: bool) -> str:
-    """Return the level of a heading that a person added: one that would go to the section before it is raised."""
+    """Return the hashes for a section that a person added; the first is raised to level 2."""
     return "##" if is_first else "#" * heading.level
 
 
 def _questions(task: Task, spec: AgentSpec) -> str:
-    """The page of an agent without a contract: the questions of its instructions, else the instructions."""
+    """Return the page of an agent without a contract: the questions of its instructions, else the instructions."""
     before = _page_before(task, [ANSWERS])
-    found = [" ".join(question.split()).strip("-* ") for question in _QUESTION.findall(spec.body)]
-    parts = [f"### {truncate_cell(question)}\n\n{NOT_KNOWN}" for question in found if question]
+    questions = [" ".join(question.split()).strip("-* ") for question in _QUESTION.findall(spec.body)]
+    parts = [f"### {truncate_cell(question)}\n\n{NOT_KNOWN}" for question in questions if question]
     instructions = blockquote(spec.body) if spec.body.strip() else NOT_KNOWN
     answers = "\n\n".join([f"## {ANSWERS}", *(parts or [instructions])])
     written = _block(before.sections.get(ANSWERS, []))
-    if written and not _is_loose(written):
+    if written and not _is_unclosed(written):
         new = [part for part in parts if _missing(part.partition("\n")[0], written)]
         answers = "\n\n".join([written, *new])
     elif written:
         answers += f"\n\n{STOOD_HERE}\n\n{blockquote(written, len(written))}"
-    return _with_rest([*_top(task, spec.description, []), answers], before, task)
+    return _with_leftovers([*_introduction(task, spec.description, []), answers], before, task)

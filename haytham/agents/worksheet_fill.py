@@ -1,10 +1,7 @@
-"""What earlier texts say that a page asks for: rows, items and answers, found by the headings they stand under.
+"""Find what earlier texts already answer, and fill the sections of a worksheet with it.
 
-It needs no contract of those texts: a person or a model may have written them, in whatever order.
-
-What a section says before a person has answered: what earlier texts give, what the contract begins with, questions.
-
-Whatever is given, the result keeps the contract: a text that a cell cannot hold does not get into it.
+Answers are found by their headings, so people and models may have written the texts in any order. The result always
+keeps the contract: a text that a cell does not allow is not put into it.
 """
 
 from __future__ import annotations
@@ -48,58 +45,60 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text that a page builds on, and the place it is from."""
+    """An input of a page, and where it is from."""
 
     place: str
     text: str
 
 
 def strip_assumption(text: str) -> str:
-    """What a text says before the mark of an assumption; nothing where nobody knows it, or it is a label of a page."""
+    """Return the text before the mark of an assumption; empty if it is unknown or a label of a page."""
     marked = split_assumption(text)
-    said = text if marked is None else marked[0]
-    return "" if is_blank(said) or is_unknown(said) or said.strip() in (STOOD_HERE, NEW_ROWS) else said.strip()
+    claim = text if marked is None else marked[0]
+    return "" if is_blank(claim) or is_unknown(claim) or claim.strip() in (STOOD_HERE, NEW_ROWS) else claim.strip()
 
 
 class CollectedText:
-    """The texts a page builds on, cut where its contract asks."""
+    """The inputs of a page, split into the sections that its contract asks for."""
 
     def __init__(self, contract: Contract, idea: str, given: Iterable[SourceText]) -> None:
         origins = [origin for field in contract.field_by_name.values() for origin in field.origins]
         names = {origin.section for origin in (*origins, *contract.recall)}
         self._idea = idea
         self._given = list(given)
-        self._pages = [(one.place, ReplyDocument(one.text, names)) for one in self._given]
+        self._pages = [(source.place, ReplyDocument(source.text, names)) for source in self._given]
 
     def rows(self, field: ContractField) -> list[Row]:
-        """The rows that a table can begin with, each by the text of its first column once."""
-        found: dict[str, Row] = {}
+        """Return the rows that a table starts with, unique by their first column."""
+        unique: dict[str, Row] = {}
         for origin in field.origins:
             for place, passage in self._passages(origin):
                 for row in _rows(field, origin, place, passage):
                     first = normalize_title(strip_assumption(row.get(field.columns[0].name, ""))[:100])
                     if first:
-                        known = {name: text for name, text in found.get(first, {}).items() if strip_assumption(text)}
-                        found[first] = {**row, **known}
-        return list(found.values())
+                        known = {name: text for name, text in unique.get(first, {}).items() if strip_assumption(text)}
+                        unique[first] = {**row, **known}
+        return list(unique.values())
 
     def texts(self, origins: Iterable[PrefillSource]) -> list[tuple[str, str, str]]:
-        """What was answered: where from, under which heading or label, and the text; each answer once."""
-        found: dict[tuple[str, str], tuple[str, str, str]] = {}
+        """Return the answers, each once: where it is from, its heading or label, and the text."""
+        unique: dict[tuple[str, str], tuple[str, str, str]] = {}
         for origin in origins:
             title = origin.label or origin.section
             for place, text in self._answers(origin):
-                found.setdefault((title, text), (place, title, text))
-        return list(found.values())
+                unique.setdefault((title, text), (place, title, text))
+        return list(unique.values())
 
     def _answers(self, origin: PrefillSource) -> Iterator[tuple[str, str]]:
         if origin.section == IDEA:
             yield IDEA, self._idea
         elif origin.section == ASSUMPTIONS:
-            yield from ((one.place, said) for one in self._given for said in _open(one))
+            yield from ((source.place, line) for source in self._given for line in _assumption_lines(source))
         else:
             for place, passage in self._passages(origin):
-                yield from ((place, said) for text in _said(origin, passage, place) if (said := strip_assumption(text)))
+                yield from (
+                    (place, line) for text in _answers_in(origin, passage, place) if (line := strip_assumption(text))
+                )
 
     def _passages(self, origin: PrefillSource) -> Iterator[tuple[str, ReplySection]]:
         for place, page in self._pages:
@@ -108,25 +107,27 @@ class CollectedText:
 
 
 def _rows(field: ContractField, origin: PrefillSource, place: str, passage: ReplySection) -> Iterator[Row]:
-    """The rows of a passage as those of another table; what is no table gives its items to the first column."""
+    """Yield the rows of a section for another table; without a table, its items fill the first column."""
     drawn = list(_cells(origin, passage, place))
     take = dict(origin.take)
     for cells in drawn:
-        yield {column.name: _taken(take.get(column.name, f"{{{column.label}}}"), cells) for column in field.columns}
+        yield {
+            column.name: _fill_pattern(take.get(column.name, f"{{{column.label}}}"), cells) for column in field.columns
+        }
     if not drawn and not tables(passage):
         first = field.columns[0].name
         texts = [piece.text for piece in items(passage)] or [piece.text for piece in blocks(passage)[:1]]
-        made = {name: _taken(pattern, {PLACE: place}) for name, pattern in take.items()}
+        made = {name: _fill_pattern(pattern, {PLACE: place}) for name, pattern in take.items()}
         yield from ({**made, first: _sentence(strip_assumption(text))} for text in texts)
 
 
 def _sentence(text: str) -> str:
-    """The first sentence of a text, without its full stop."""
+    """Return the first sentence of a text, without its full stop."""
     return text.partition(". ")[0].rstrip(".")
 
 
 def _cells(origin: PrefillSource, passage: ReplySection, place: str) -> Iterator[dict[str, str]]:
-    """The cells of each row that counts, by the titles of their columns."""
+    """Yield the cells of each row that matches, by column title."""
     for table in tables(passage):
         titles = [normalize_column(title) for title in table.head]
         for _, cells in table.rows:
@@ -138,38 +139,38 @@ def _cells(origin: PrefillSource, passage: ReplySection, place: str) -> Iterator
                 yield row
 
 
-def _taken(pattern: str, cells: Mapping[str, str]) -> str:
-    """A text made of cells; nothing where one says nothing. Only a cell alone keeps its mark, else its test counts."""
+def _fill_pattern(pattern: str, cells: Mapping[str, str]) -> str:
+    """Return a text made from cells by a pattern; empty if a cell is empty. Only a lone cell keeps its mark."""
     slots = _SLOT.findall(pattern)
-    told = {slot: cells.get(normalize_column(slot), "") for slot in slots or [pattern]}
+    values = {slot: cells.get(normalize_column(slot), "") for slot in slots or [pattern]}
     if not slots or pattern == f"{{{slots[0]}}}":
-        (cell,) = told.values()
+        (cell,) = values.values()
         return cell if strip_assumption(cell) or split_assumption(cell) is not None else ""
-    texts = {slot: strip_assumption(cell) or (split_assumption(cell) or ("", ""))[1] for slot, cell in told.items()}
+    texts = {slot: strip_assumption(cell) or (split_assumption(cell) or ("", ""))[1] for slot, cell in values.items()}
     return _SLOT.sub(lambda slot: texts[slot[1]], pattern) if all(texts.values()) else ""
 
 
-def _said(origin: PrefillSource, passage: ReplySection, place: str) -> Iterator[str]:
+def _answers_in(origin: PrefillSource, passage: ReplySection, place: str) -> Iterator[str]:
     if origin.take:
-        yield from (_taken(origin.take[0][1], cells) for cells in _cells(origin, passage, place))
+        yield from (_fill_pattern(origin.take[0][1], cells) for cells in _cells(origin, passage, place))
     elif origin.label is not None:
         yield from (text for _, _, text in labelled_values(passage, [origin.label]))
     else:
         yield from (piece.text for piece in blocks(passage))
 
 
-def _open(given: SourceText) -> Iterator[str]:
-    """What a text assumes, a line a section: what is marked there, the first few by name."""
+def _assumption_lines(source: SourceText) -> Iterator[str]:
+    """Return the assumptions of a text, one line for each section, with the first few by name."""
     grouped: dict[str, list[str]] = {}
-    for claim in claims(given.text):
+    for claim in claims(source.text):
         if claim.is_assumption:
             grouped.setdefault(claim.section, []).append(claim.text)
-    place = given.place[:1].upper() + given.place[1:]
+    place = source.place[:1].upper() + source.place[1:]
     for section, texts in grouped.items():
         named = [text for text in dict.fromkeys(texts) if text]
         more = len(texts) - min(len(named), _MOST_NAMED)
-        told = [*named[:_MOST_NAMED], *([f"{more} more" if named else f"{more} open"] if more else [])]
-        yield f"{place}, {section}: {'; '.join(told)}"
+        parts = [*named[:_MOST_NAMED], *([f"{more} more" if named else f"{more} open"] if more else [])]
+        yield f"{place}, {section}: {'; '.join(parts)}"
 
 
 NOT_KNOWN = "Not known yet."
@@ -183,23 +184,23 @@ Decided = dict[str, tuple[str, str]]  # value and reason, by field
 
 
 def blockquote(text: str, most: int = _MOST_LINES) -> str:
-    """A text as a quote, in which nothing is taken for structure; of a very long one the beginning."""
+    """Return a text as a quote in which nothing is structure; only the start of a very long one."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
     more = [f"… and {len(lines) - most} more lines"] if len(lines) > most else []
     return "\n".join(f"> {line}".rstrip() for line in lines[:most] + more)
 
 
 def truncate_cell(text: str, longest: int = _LONGEST_CELL) -> str:
-    """A text as it stands in a cell, an item or behind a label: one line, of a long one the beginning."""
+    """Return a text for a cell, an item or after a label: one line, cut if long."""
     line = " ".join(text[: 4 * longest].split())
     line = escape_cell(line if len(line) <= longest else line[: longest - 1].rstrip() + "…")
     return f"\\{line}" if is_fence(line) else line
 
 
 class PrefilledSections:
-    """The bodies of sections from what was gathered.
+    """Fills the bodies of sections with collected texts.
 
-    To bullets goes what the rules decide, what was said before (`said`, by field), and what the page itself says.
+    Bullets get what the rules decide, what was answered before (`answered`, by field), and what the page itself has.
     """
 
     def __init__(
@@ -207,12 +208,17 @@ class PrefilledSections:
         gathered: CollectedText,
         own: CollectedText | None = None,
         decided: Decided | None = None,
-        said: Mapping[str, Any] | None = None,
+        answered: Mapping[str, Any] | None = None,
     ) -> None:
-        self._gathered, self._own, self._decided, self._said = gathered, own or gathered, decided or {}, said or {}
+        self._gathered, self._own, self._decided, self._answered = (
+            gathered,
+            own or gathered,
+            decided or {},
+            answered or {},
+        )
 
     def body(self, section: ContractSection) -> str:
-        """What stands under the heading and the question of a section."""
+        """Return the text below the heading and the question of a section."""
         body = section.body
         if body is None:
             return definition.bullets(section, {field.name: self._value(field) for field in section.fields})
@@ -221,21 +227,21 @@ class PrefilledSections:
         return self._items(body) if body.form == "list" else self._prose(body)
 
     def rows(self, body: ContractField) -> list[Row]:
-        """The rows of a table: those gathered, else those it begins with; as many as it needs."""
-        made = [_fitted(body, row) for row in self._gathered.rows(body)[: body.most or _MOST_ROWS]]
-        begin = [_fitted(body, row) for row in body.default or ()]
-        made = made or begin
-        known = {normalize_title(_first(body, row)) for row in made}
-        spare = [row for row in begin if normalize_title(_first(body, row)) not in known]
-        made += spare[: max(0, body.least - len(made))]
-        made += [_fitted(body, {}) for _ in range(body.least - len(made))]
-        return sorted(made, key=lambda row: [_rank(body.column_by_name[name], row[name]) for name in body.sort])
+        """Return the rows of a table: those collected, else its defaults; as many as it needs."""
+        rows = [_fit_row(body, row) for row in self._gathered.rows(body)[: body.most or _MOST_ROWS]]
+        defaults = [_fit_row(body, row) for row in body.default or ()]
+        rows = rows or defaults
+        known = {normalize_title(_first(body, row)) for row in rows}
+        spare = [row for row in defaults if normalize_title(_first(body, row)) not in known]
+        rows += spare[: max(0, body.least - len(rows))]
+        rows += [_fit_row(body, {}) for _ in range(body.least - len(rows))]
+        return sorted(rows, key=lambda row: [_rank(body.column_by_name[name], row[name]) for name in body.sort])
 
     def new_rows(self, body: ContractField, known: list[str]) -> list[Row]:
-        """The rows gathered that are not among those known by their first column."""
-        there = {normalize_title(first) for first in known}
-        made = (_fitted(body, row) for row in self._gathered.rows(body))
-        return [row for row in made if normalize_title(_first(body, row)) not in there]
+        """Return the collected rows that are not known by their first column."""
+        titles = {normalize_title(first) for first in known}
+        rows = (_fit_row(body, row) for row in self._gathered.rows(body))
+        return [row for row in rows if normalize_title(_first(body, row)) not in titles]
 
     def _items(self, body: ContractField) -> str:
         gathered = [truncate_cell(text) for _, _, text in self._gathered.texts(body.origins)]
@@ -247,46 +253,48 @@ class PrefilledSections:
         return "\n".join(f"- {text}" for text in texts) or "-"
 
     def _prose(self, body: ContractField) -> str:
-        found = self._gathered.texts(body.origins)
-        if not found:
+        answers = self._gathered.texts(body.origins)
+        if not answers:
             return f"{NOT_KNOWN} {MARK}: {truncate_cell(body.test or _TEST)}"
-        parts = [f"{blockquote(text)}\n\n{FOUNDER if place == IDEA else f'From {place}.'}" for place, _, text in found]
+        parts = [
+            f"{blockquote(text)}\n\n{FOUNDER if place == IDEA else f'From {place}.'}" for place, _, text in answers
+        ]
         return "\n\n".join(parts) + f" {MARK}: {truncate_cell(body.test or _TEST)}"
 
     def _value(self, field: ContractField) -> str:
-        """What a bullet says: by its rule, why it does, from elsewhere, as it begins, or that nobody knows."""
+        """Return the text of a bullet: by its rule, its reason, an answer, its default, or unknown."""
         value, _ = self._decided.get(field.name, ("", ""))
         _, because = self._decided.get(field.because or "", ("", ""))
-        before = self._said.get(field.name)
+        before = self._answered.get(field.name)
         before = {True: "yes", False: "no"}[before] if isinstance(before, bool) else before
         texts = [value, because, before, *(text for _, _, text in self._own.texts(field.origins)), field.default]
-        told = (str(text) for text in texts if text is not None and text != "")
-        return next((line for text in told if (line := _fitting(field, text))), _unanswered(field))
+        candidates = (str(text) for text in texts if text is not None and text != "")
+        return next((line for text in candidates if (line := _fit_text(field, text))), _placeholder(field))
 
 
 def apply_rules(contract: Contract, values: Mapping[str, Any]) -> Decided:
-    """What the rules of a contract say to the values of a page: value and reason, by field."""
-    found = {}
+    """Return what the rules of a contract decide for the values of a page: value and reason, by field."""
+    decided = {}
     for name, field in contract.field_by_name.items():
         if field.rule is not None and field.rule.table in values:
             decision = field.rule.decide(values[field.rule.table])
-            found[name] = (decision.values[0] if decision.values else UNKNOWN, decision.because)
-    return found
+            decided[name] = (decision.values[0] if decision.values else UNKNOWN, decision.because)
+    return decided
 
 
-def _fitted(body: ContractField, row: Mapping[str, Any]) -> Row:
-    """A row of texts that its columns can hold; where one cannot, it says what the column begins with."""
+def _fit_row(body: ContractField, row: Mapping[str, Any]) -> Row:
+    """Return a row that its columns allow; a text that one does not allow is replaced by the column's default."""
     texts = {column: str(row.get(column.name, "")) for column in body.columns}
-    made = {column.name: _fitting(column, text) or _unanswered(column, body, text) for column, text in texts.items()}
-    source = next((made[column.name] for column in body.columns if column.source), "")
+    cells = {column.name: _fit_text(column, text) or _placeholder(column, body, text) for column, text in texts.items()}
+    source = next((cells[column.name] for column in body.columns if column.source), "")
     for column in body.columns:
-        if column.proven and made[column.name] in column.proven and split_assumption(source) is not None:
-            made[column.name] = next((value for value in column.allowed if value not in column.proven), UNKNOWN)
-    return made
+        if column.proven and cells[column.name] in column.proven and split_assumption(source) is not None:
+            cells[column.name] = next((value for value in column.allowed if value not in column.proven), UNKNOWN)
+    return cells
 
 
-def _fitting(column: ContractField, text: str) -> str:
-    """A text as it stands in a cell, or nothing where the column cannot hold it; of a choice, the choice itself."""
+def _fit_text(column: ContractField, text: str) -> str:
+    """Return a text as a cell, or empty if the column does not allow it; for a choice, the choice itself."""
     line = truncate_cell(text)
     try:
         value = None if is_blank(line) else parse_value(column, unescape_cell(line))
@@ -297,19 +305,19 @@ def _fitting(column: ContractField, text: str) -> str:
     return str(value) if column.allowed and value is not None else line
 
 
-def _unanswered(column: ContractField, body: ContractField | None = None, unfit: str = "") -> str:
-    """What a cell says before anybody has filled it in; of a source that is none, that it is none."""
-    if column.default is not None and (line := _fitting(column, str(column.default))):
+def _placeholder(column: ContractField, body: ContractField | None = None, unfit: str = "") -> str:
+    """Return the text of a cell before it is filled in; a text that is no source is named as such."""
+    if column.default is not None and (line := _fit_text(column, str(column.default))):
         return line
     if column.source:
         test = truncate_cell(column.test or (body.test if body is not None else "") or _TEST)
-        said = truncate_cell(unfit, _LONGEST_REMARK)
-        return f"{MARK}: {test}" + ("" if is_blank(said) else f" ({said} is no source)")
+        remark = truncate_cell(unfit, _LONGEST_REMARK)
+        return f"{MARK}: {test}" + ("" if is_blank(remark) else f" ({remark} is no source)")
     return UNKNOWN if column.required else ""
 
 
 def _rank(column: ContractField, text: str) -> int:
-    """Where a choice stands among those allowed; what nobody knows comes first."""
+    """Return the position of a choice among those allowed; unknown is first."""
     return column.allowed.index(text) if text in column.allowed else -1
 
 

@@ -1,23 +1,368 @@
-"""A workspace: a projects folder and the sessions in it."""
+"""A workspace: a folder of projects. Starts sessions, finds them by a part of their id, and lists them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from haytham.history.workspace import AllHistories
+from haytham import clock
+from haytham.agents.registry import require_agents
+from haytham.app import trust, workflows
+from haytham.app.agents import AgentList, list_agents
+from haytham.app.projects import Projects, default_name
+from haytham.app.references import is_number
+from haytham.app.results import SessionListing
+from haytham.app.session import Session
+from haytham.app.settings import RunSettings, current_user, local_identity
+from haytham.app.status import cost_report
+from haytham.app.validate import validate_path
+from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
+from haytham.config.workflow import shipped_workflow
+from haytham.errors import (
+    HaythamError,
+    InvalidArgument,
+    InvalidDocument,
+    InvalidIdea,
+    InvalidProject,
+    InvalidRequest,
+    NoSession,
+    NotFound,
+    SessionNotFound,
+    SnapshotNotFound,
+    conflict_problems,
+)
+from haytham.history.history import AllHistories
+from haytham.session import paths
+from haytham.session.plan import summarize
+from haytham.session.repair import STARTED
+from haytham.session.session import SessionDocuments
+from haytham.session.validate import history_folders, is_history, validate_tree
+from haytham.storage.base import bytes_digest
 from haytham.storage.files import FileStore
+from haytham.text import conflict_lines, text_digest
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Iterator
+
+    from haytham.app.results import CostReport
+    from haytham.app.workflows import WorkflowSource
+    from haytham.config.workflow import WorkflowFiles
+    from haytham.history.snapshot import Snapshot
+    from haytham.session.validate import ValidationReport
+    from haytham.storage.base import SessionStore
+
+log = logging.getLogger(__name__)
+
+UNFINISHED = ("in_progress", "waiting", "paused", "failed")
+Listings = list[SessionListing]  # `list` is a method of Workspace
+Pairs = list[tuple[str, str]]
+Names = list[str]
 
 
 class Workspace:
-    """A projects folder."""
+    """A folder of projects, or another store of them.
 
-    def __init__(self, folder: str | os.PathLike[str] = "projects", *, trust_code: bool = False) -> None:
-        self.store = FileStore(folder)
+    `trust_code` lets workflows of the workspace run code on this machine, whatever the trust list says.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] = "projects",
+        *,
+        trust_code: bool = False,
+        store: SessionStore | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self.store: SessionStore = FileStore(folder) if store is None else store
         self._trust_code = trust_code
 
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.folder)!r})"
+
+    @property
+    def projects(self) -> Projects:
+        """Return the projects of the workspace."""
+        return Projects(self.store)
+
+    # Starting.
+
+    def start(  # noqa: PLR0913 - what a session is started with
+        self,
+        idea: str | None = None,
+        *,
+        workflow: WorkflowSource | None = None,
+        mode: str | None = None,
+        name: str | None = None,
+        project: str | None = None,
+        user: str | None = None,
+        model: str | None = None,
+        max_cost: float | None = None,
+        max_tokens: int | None = None,
+        record: str | os.PathLike[str] | None = None,
+        settings: RunSettings | None = None,
+    ) -> Session:
+        """Start a session of a new project, or of `project`, whose idea need not be given again.
+
+        Everything is checked before anything is written. Whoever names a workflow or a model trusts its code.
+        `settings` replaces model, limits and recording.
+        """
+        if settings is None:
+            settings = RunSettings.of(model=model, max_cost=max_cost, max_tokens=max_tokens, record=record)
+        _check_idea(idea, project)
+        source, owner = resolve_workflow(workflow), current_user(user)
+        if workflow is not None:
+            workflows.check(source, replayed=settings.is_replay)
+        chosen = choose_mode(source, mode)
+        project_id = self._project(idea, owner, mode=mode, name=name, project=project)
+        documents = self.documents(project_id, clock.new_id())
+        documents.create(user_id=owner, source=source, mode=chosen, model=settings.model)
+        identity = {"identity": local_identity()} if user else {}
+        _emit_start(documents, source, settings, user=owner, mode=chosen, identity=identity)
+        if identity:
+            documents.update_manifest(identity)
+        settings.store(documents)
+        if (workflow is not None and not source.callables) or settings.model:
+            trust.trust(documents)
+        return Session(self, documents, source if source.callables else None)
+
+    def _project(self, idea: str | None, user: str, *, mode: str | None, name: str | None, project: str | None) -> str:
+        """Return the id of the project that is named, else of a new one."""
+        if project is not None:
+            return self._known_project(idea, project)
+        known_mode = mode if mode in shipped_workflow(BUILT_IN).workflow.modes else USUAL_MODE
+        new_idea = idea or ""
+        return str(
+            self.projects.create(user, new_idea, name or default_name(new_idea), known_mode or USUAL_MODE)["project_id"]
+        )
+
+    def _known_project(self, idea: str | None, project: str) -> str:
+        try:
+            facts = self.projects.status(project)
+        except NotFound:
+            raise InvalidProject(project, exists=False) from None
+        if idea is not None and facts["startup_idea"].strip() != idea.strip():
+            raise InvalidProject(project, exists=True)
+        return str(facts["project_id"])
+
+    # Finding.
+
+    def documents(self, project_id: str, session_id: str) -> SessionDocuments:
+        """Return the documents of a session by its ids, whether it exists or not."""
+        return SessionDocuments(self.store, project_id, session_id)
+
+    def open(self, project_id: str, session_id: str) -> Session:
+        """Return a session by its whole ids, whether it exists or not."""
+        return Session(self, self.documents(project_id, session_id))
+
+    def session(
+        self,
+        id: str | None = None,  # noqa: A002 - what it is
+        *,
+        workflow: WorkflowSource | None = None,
+        among: tuple[str, ...] | None = None,
+    ) -> Session:
+        """Return the session that is meant; SessionNotFound, with those to choose from, if none or several are.
+
+        By any unique part of `project/session`. Without it: the one saved last; with `among`, the only one that
+        exists, else the only one with one of these statuses. `workflow` passes callables of a workflow built in Python;
+        if it is not the session's, `run` raises WorkflowChanged.
+        """
+        session = self._find_session(id, among)
+        return session if workflow is None else Session(self, session.documents, resolve_workflow(workflow))
+
+    def _find_session(self, id: str | None, among: tuple[str, ...] | None) -> Session:  # noqa: A002
+        pairs = self.folders()
+        if not pairs:
+            raise NoSession(str(self.folder))
+        if id is not None:
+            return self._by_name(id, pairs)
+        if among is not None and len(pairs) == 1:
+            return self.open(*pairs[0])
+        listings = self.list()
+        if among is None:
+            last = max(listings, key=lambda listing: (listing.last_updated, listing.session_id))
+            return self.open(last.project_id, last.session_id)
+        matching = [listing for listing in listings if listing.status in among]
+        if len(matching) != 1:
+            raise SessionNotFound(None, _candidates(matching or listings))
+        return self.open(matching[0].project_id, matching[0].session_id)
+
+    def _by_name(self, name: str, pairs: Pairs) -> Session:
+        exact = [pair for pair in pairs if name in (pair[1], "/".join(pair))]
+        matching = exact or [pair for pair in pairs if name in "/".join(pair)]
+        if len(matching) == 1:
+            return self.open(*matching[0])
+        listings = [self._listing(*pair) for pair in matching or pairs]
+        raise SessionNotFound(name, _candidates(listings), matches=len(matching))
+
+    def list(self, *, status: str | None = None, user: str | None = None, project: str | None = None) -> Listings:
+        """Return all sessions, or those that the filters name; one that cannot be read hides no other."""
+        listings = [self._listing(*pair) for pair in self.folders() if project in (None, pair[0])]
+        return [one for one in listings if status in (None, one.status) and user in (None, one.user)]
+
+    def _listing(self, project_id: str, session_id: str) -> SessionListing:
+        try:
+            summary = self.documents(project_id, session_id).read_consistently(summarize)
+        except (HaythamError, OSError) as error:
+            return SessionListing(project_id, session_id, None, error)
+        return SessionListing(project_id, session_id, summary, summary.error)
+
+    def folders(self, part: str | None = None) -> Pairs:
+        """Return project and session of every session folder, with or without a manifest, that has `part` in its id."""
+        pairs = [(project, inner) for project in self.store.folders() for inner in self._session_folders(project)]
+        return [pair for pair in pairs if (part is None or part in "/".join(pair)) and self._has_documents(*pair)]
+
+    def _session_folders(self, project_id: str) -> Names:
+        """Return the folders of a project's sessions; a folder whose name no project can have has none."""
+        try:
+            return self.store.folders(paths.sessions_prefix(project_id))
+        except InvalidArgument:
+            return []
+
+    def _has_documents(self, project_id: str, session_id: str) -> bool:
+        """Return whether a folder holds anything of a session; one that is just being created does not.
+
+        One whose name no session can have counts, so that it is reported.
+        """
+        prefix = paths.session_prefix(project_id, session_id)
+        try:
+            if self.store.is_regular(prefix + paths.MANIFEST):
+                return True
+            histories = history_folders(self.store)
+            return any(not is_history(key, histories) for key in self.store.keys(prefix, depth=2))
+        except InvalidArgument:
+            return True
+
+    def snapshot(
+        self, which: str, session: str | None = None, *, among: tuple[str, ...] | None = None
+    ) -> tuple[Session, Snapshot]:
+        """Return a snapshot and its session.
+
+        By a part of its id that no other snapshot has; by its number in the session that is named, else in the one
+        that `session` finds without a name.
+        """
+        by_session = session is not None or is_number(which)
+        found = self.session(session, among=among) if by_session else self._session_of(which)
+        return found, found.history.find(which)
+
+    def _session_of(self, which: str) -> Session:
+        """Return the session that has the only snapshot with this part in its id."""
+        if not which.strip():
+            raise InvalidRequest("say which snapshot is meant, by its number or any unique part of its id")
+        matching = [(session, name) for session, name in self._snapshot_ids() if which in name]
+        matching = [pair for pair in matching if pair[1] == which] or matching
+        if len(matching) == 1:
+            return matching[0][0]
+        if not matching:
+            raise SnapshotNotFound(which)
+        listing = "\n".join(f"  {session.id}  {name}" for session, name in matching)
+        raise InvalidRequest(
+            f"{len(matching)} snapshots match {which!r}; name one of these by a unique part of its id:\n{listing}"
+        )
+
+    def _snapshot_ids(self) -> Iterator[tuple[Session, str]]:
+        """Yield the ids of all snapshots; a history that cannot be opened is logged and hides no other."""
+        for pair in self.folders():
+            try:
+                session = self.open(*pair)
+                names = session.history.ids()
+            except (HaythamError, OSError) as error:
+                log.warning("%s", error)
+                continue
+            yield from ((session, name) for name in names)
+
+    # All sessions.
+
     def history(self) -> AllHistories:
-        """Return the histories of all sessions."""
-        return AllHistories(self.store, may_run_code=self._trust_code)
+        """Return the snapshots of all sessions."""
+        return AllHistories(self.store, may_run_code=self.may_run_code)
+
+    def costs(self) -> tuple[tuple[CostReport, ...], tuple[HaythamError | OSError, ...]]:
+        """Return what each session has spent, and what is wrong with those that cannot be read."""
+        reports, faults = [], []
+        for pair in self.folders():
+            try:
+                reports.append(cost_report(self.documents(*pair)))
+            except (HaythamError, OSError) as error:
+                faults.append(error)
+        return tuple(reports), tuple(faults)
+
+    def agents(self, workflow: WorkflowSource | None = None, *, model: str | None = None) -> AgentList:
+        """Return the agents of a workflow, and which model would answer for each in a new session."""
+        source = resolve_workflow(workflow)
+        require_agents(source)
+        agents = list_agents(source.workflow.phases, source, model, trusted=True)
+        return AgentList(source.workflow.name, source.origin, agents)
+
+    def validate(self) -> ValidationReport:
+        """Return all problems of all documents of the workspace."""
+        return validate_tree(self.store)
+
+    @staticmethod
+    def validate_path(path: Path, readable: Callable[[Path, str], str]) -> ValidationReport:
+        """Return all problems of what a path names: a document, a session, a project, a workspace or a workflow.
+
+        `readable` makes a path for people of a workspace and a key in it.
+        """
+        return validate_path(path, readable)
+
+    @staticmethod
+    def copy_workflow(folder: Path) -> tuple[str, ...]:
+        """Copy the built-in workflow to a new or empty folder, for a person to edit; return the names of its files."""
+        return workflows.copy_built_in(folder)
+
+    def change_token(self) -> str:
+        """Return a token that is different whenever a document of a session or project may have changed."""
+        return self.token_below("")
+
+    def token_below(self, prefix: str) -> str:
+        """Return a token of all documents below a folder; only those that changed a moment ago are read for it.
+
+        It may differ once more, a moment after a change, without another change.
+        """
+        tokens = sorted(self.store.versions(prefix).items())
+        return text_digest("\n".join(f"{key}\t{token or self._digest(key)}" for key, token in tokens))
+
+    def _digest(self, key: str) -> str:
+        try:
+            return bytes_digest(self.store.read(key))
+        except (HaythamError, OSError):
+            return "unreadable"
+
+    def may_run_code(self, documents: SessionDocuments, *, strict: bool = False) -> bool:
+        """Return whether a session's workflow and model may run code, and let modules lie in the working folder then.
+
+        One that cannot be read may not; if `strict`, that is an error.
+        """
+        try:
+            trusted = self._trust_code or trust.may_run_code(documents)
+        except (HaythamError, OSError):
+            if strict:
+                raise
+            return False
+        if trusted:
+            trust.add_cwd_to_path()
+        return trusted
+
+
+def _check_idea(idea: str | None, project: str | None) -> None:
+    if idea is None and project is None:
+        raise InvalidIdea(empty=False)
+    if idea is not None and not idea.strip():
+        raise InvalidIdea(empty=True)
+    if idea is not None and conflict_lines(idea):
+        raise InvalidDocument(conflict_problems(conflict_lines(idea), file="the idea"))
+
+
+def _emit_start(documents: SessionDocuments, source: WorkflowFiles, settings: RunSettings, **facts: Any) -> None:
+    """Record, as an event, what the manifest is the home of: it can be rebuilt from that."""
+    identity = facts.pop("identity")
+    facts |= {"workflow": source.digest, "origin": source.origin, "model": settings.model}
+    facts |= {**settings.limits, **settings.recording, **identity}
+    documents.events.emit(STARTED, **facts)
+
+
+def _candidates(listings: Listings) -> list[tuple[str, str]]:
+    return [(listing.id, listing.status) for listing in listings]

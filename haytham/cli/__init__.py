@@ -1,7 +1,8 @@
-"""The command line: one module a group of commands, imported when it is used. Nothing imports this room."""
+"""The command line: reads arguments, calls haytham.app, prints. Command modules are imported when they are used."""
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -14,4 +15,10 @@ def main() -> None:
         return
     from haytham.cli.app import root  # noqa: PLC0415
 
-    root(prog_name="haytham")
+    try:
+        root(prog_name="haytham")
+    except SystemExit:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given, and a late Ctrl-C does not change its code
+        raise
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

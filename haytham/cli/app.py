@@ -1,6 +1,6 @@
-"""How a mistake is told: one sentence that says what to do, one exit code, and never a traceback unless asked for.
+"""The root of the command line: its options, the table of commands, and how an error is printed.
 
-The root of the command line: its options, which module holds which command, and that a mistake is told well.
+An error is one sentence that says what to do, and one exit code; a traceback only with --debug.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham import __version__, errors
-from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, UsageError, as_json, echo, sanitize
+from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, AppContext, UsageError, as_json, echo, sanitize
 from haytham.redact import environment_secrets, redact
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class WarningHandler(logging.Handler):
-    """Warnings of the library, as sentences on standard error."""
+    """Prints warnings of the library on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one; where nobody reads them any more, that ends nothing."""
+        """Print a record; a closed standard error ends nothing."""
         try:
             echo(f"haytham: {record.getMessage()}", err=True)
         except OSError:
@@ -36,7 +36,7 @@ class WarningHandler(logging.Handler):
 
 
 def report_error(error: Exception) -> int:
-    """Tell what went wrong; the exit code that belongs to it."""
+    """Print what went wrong; return its exit code."""
     secrets = environment_secrets(os.environ)
     if "--debug" in sys.argv:
         trace = "".join(traceback.format_exception(error))
@@ -62,7 +62,9 @@ def _exit_code(error: Exception) -> int:
         return INVALID
     if isinstance(error, errors.AlreadyRunning | errors.LockTimeout):
         return LOCKED
-    refused = isinstance(error, errors.InvalidArgument | errors.RefusedDecision | errors.WorkLeft)
+    refused = isinstance(
+        error, errors.InvalidArgument | errors.InvalidRequest | errors.RefusedDecision | errors.WorkLeft
+    )
     return USAGE if refused else ERROR
 
 
@@ -122,6 +124,13 @@ _OF_THE_PAST = {
 }
 _ALIASES = {"snapshots": "snapshots:checkpoints", "list-checkpoints": "snapshots:checkpoints"}
 _ALL = {**_COMMANDS, **_OF_THE_PAST, **_ALIASES}
+
+
+def command_names() -> list[str]:
+    """Return the names of all commands, without aliases."""
+    return [*_COMMANDS, *_OF_THE_PAST]
+
+
 _SHARED = {
     "as_json": (["--json"], "Answer with one JSON object; progress as JSON lines on standard error."),
     "no_input": (["--no-input"], "Never ask; stop where a person is needed."),
@@ -131,7 +140,7 @@ _SHARED = {
 
 
 def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Note an option wherever it stands, before the command or after it."""
+    """Return a callback that sets an option, wherever it stands."""
 
     def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
         setattr(ctx.obj.options, name, value or getattr(ctx.obj.options, name))
@@ -140,13 +149,13 @@ def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
 
 
 def _move(_ctx: click.Context, _option: click.Parameter, folder: Path | None) -> None:
-    """Go to the folder that was named, before anything is looked for."""
+    """Change to the folder that was named, before anything is read."""
     if folder is not None:
         os.chdir(folder)
 
 
 def _shared_options() -> list[click.Parameter]:
-    """The options that may stand before a command, and after it."""
+    """Return the options that may stand before a command or after it."""
     folder = click.Option(
         ["-C", "work_in"],
         type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -172,9 +181,7 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are named."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Have something to note options on before they are read."""
-        from haytham.cli.context import AppContext  # noqa: PLC0415
-
+        """Create the AppContext before options are read."""
         return super().make_context(*args, obj=AppContext(), **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -193,7 +200,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Commands in two lists: to drive a session, and for its past."""
+        """Write commands in two lists: for a session, and for its snapshots."""
         for title, names in (("Commands", _COMMANDS), ("Snapshots and forks", _OF_THE_PAST)):
             found = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
@@ -202,9 +209,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; for one there is not, name the nearest."""
-        from haytham.cli.context import UsageError  # noqa: PLC0415
-
+        """Find a command; for an unknown one, name the nearest."""
         if args[0] not in _ALL and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], _ALL, n=1)
             hint = f"did you mean {near[0]}?" if near else f'to start with an idea: haytham run "{args[0]}"'
@@ -212,9 +217,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command, and exit with its code; a mistake is told in one sentence."""
-        import logging  # noqa: PLC0415
-
+        """Run a command and exit with its code; an error is one sentence."""
         logging.getLogger("haytham").handlers[:] = [WarningHandler(logging.WARNING)]
         logging.lastResort = WarningHandler(logging.WARNING)  # what other packages warn of
         try:

@@ -1,4 +1,4 @@
-"""How a comparison is drawn: for people, with or without colours, as counts of lines, and as facts for JSON."""
+"""A comparison as text, with or without colours, as counts of lines, and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAD = 2  # lines of a unified difference that name the text
 
 
 def render_diff(comparison: Comparison, *, colour: bool) -> str:
-    """What moved, a line each, then the texts that differ; for people."""
+    """Return what changed, a line each, then the texts that differ."""
     if comparison.is_empty:
         return NOTHING
     notes = {path: text for path, text in comparison.texts.items() if _is_note(text)}
@@ -37,7 +37,7 @@ def render_diff(comparison: Comparison, *, colour: bool) -> str:
 
 
 def stat(comparison: Comparison) -> str:
-    """The documents whose texts differ, or that came or went, with how many lines they gained and lost."""
+    """Return the documents that differ, with how many lines each gained and lost."""
     if comparison.is_empty:
         return NOTHING
     rows = _counts(comparison)
@@ -86,7 +86,7 @@ def _line(text: str) -> str:
 
 
 def _told(value: Any) -> str:
-    """A value in words: nothing is -, a digest is cut, and what could be mistaken stands in quotes."""
+    """Return a value as text: None is -, a digest is cut, an ambiguous text is quoted."""
     if value is None:
         return "-"
     if not isinstance(value, str):
@@ -100,12 +100,12 @@ def _money(amount: float | None) -> str:
 
 
 def _is_note(text: str) -> bool:
-    """Whether a text only says that something differs, and not how."""
+    """Return whether a text only says that something differs, and not how."""
     return "\n" not in text
 
 
 def _painted(text: str, *, colour: bool) -> str:
-    """A unified difference, what came green and what went red."""
+    """Return a unified diff, added lines green and removed lines red."""
     lines = sanitize(text).split("\n")
     if not colour:
         return "\n".join(lines)
@@ -114,7 +114,7 @@ def _painted(text: str, *, colour: bool) -> str:
 
 
 def _counts(comparison: Comparison) -> dict[str, tuple[int, int]]:
-    """How many lines each document gained and lost: those that came or went, or have texts that differ, in order."""
+    """Return how many lines each document gained and lost, in order."""
     found = dict.fromkeys([*comparison.added, *comparison.removed], (0, 0))
     for path, text in comparison.texts.items():
         document, (plus, minus) = _FIELD_OF.sub("", path), diff_stat(text)
@@ -124,7 +124,7 @@ def _counts(comparison: Comparison) -> dict[str, tuple[int, int]]:
 
 
 def _note(comparison: Comparison, document: str) -> str:
-    """What else to say of a document."""
+    """Return what else there is to say about a document."""
     text = comparison.texts.get(document, "\n")
     note = [text] if _is_note(text) else []
     note += ["added"] if document in comparison.added else []

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.cli.commands.run import one_line
 from haytham.cli.context import as_json, echo, sanitize
-from haytham.cli.output import pluralize
+from haytham.cli.output import decision_text, one_line, pluralize
 from haytham.redact import environment_secrets, redact_values
 from haytham.usage import format_usd
 
@@ -30,15 +29,15 @@ _WORDS = {
     "agent_fell_back": "  {agent}: falls back to {model}",
     "agent_failed": "  {agent}: {error}{tries}",
     "repair_asked": "  {agent}: {complaints}; it is asked to mend that",
-    "agent_ended": "  {agent}: done{used}",
+    "agent_completed": "  {agent}: done{used}",
     "reply_redacted": "  {agent}: its reply held a secret of your environment, which is stored as ***",
     "person_asked": "  {agent}: left to a person",
     "reply_not_stored": "  {agent}: its reply is not stored: {why}",
     "budget_warning": "budget: {why}",
-    "budget_reached": "  {agent}: held back: {why}",
+    "budget_exceeded": "  {agent}: held back: {why}",
     "attempt_started": "phase {phase}: attempt {attempt}",
-    "gate_opened": "phase {phase}: {why}",
-    "decision": "phase {phase}: {decision} by {by}",
+    "review_opened": "phase {phase}: {why}",
+    "decision": "phase {phase}: {decided} by {by}",
     "decision_refused": "{why}",
 }
 _TEXT = "agent_text"
@@ -88,13 +87,13 @@ class EventFormatter:
         self._asked: dict[str, str] = {}
 
     def line(self, event: Event) -> str | None:
-        """An event as a line; None for one that needs no word."""
+        """Return an event as a line; None for one that is not shown."""
         name, facts = event.name, event.facts
         if name == "agent_started":
             before = self._asked.get(facts["agent"], facts["model"])
             self._asked[facts["agent"]] = facts["model"]
             name = "agent_fell_back" if before != facts["model"] else "" if self._on_board else name
-        elif name == "agent_ended":
+        elif name == "agent_completed":
             self._asked.pop(facts["agent"], None)
         return sanitize(_WORDS[name].format_map(_readable(facts))) if name in _WORDS else None
 
@@ -104,6 +103,7 @@ def _readable(facts: Mapping[str, Any]) -> dict[str, Any]:
     told = {name: _first_line(value) if isinstance(value, str) else value for name, value in facts.items()}
     left = facts.get("tries_left")
     told["tries"] = f"; it is asked again, {left} more at most" if left else ""
+    told["decided"] = decision_text(facts) if facts.get("decision") else ""
     told["complaints"] = _complaints(facts.get("complaints") or ())
     return {**told, "used": format_usage(facts)}
 
@@ -113,13 +113,13 @@ def _first_line(text: str) -> str:
 
 
 def _complaints(said: Any) -> str:
-    """The first complaint about a reply, and how many more there are."""
+    """Return the first complaint about a reply, and how many more there are."""
     more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    return f"{_first_line(str(said[0]))}{more}" if said else "its reply does not keep its contract"
+    return f"{_first_line(str(said[0]))}{more}" if said else "its reply breaks its contract"
 
 
 def format_usage(facts: Mapping[str, Any]) -> str:
-    """What an agent's answer took, as far as that is told; empty where it took nothing."""
+    """Return what an agent's answer took, as far as reported; empty if nothing."""
     tokens, cost = sum(count or 0 for count in facts.get("tokens") or ()), facts.get("cost")
     said = [pluralize(tokens, "token")] if tokens else []
     said += [format_usd(cost)] if cost else []
@@ -129,7 +129,7 @@ def format_usage(facts: Mapping[str, Any]) -> str:
 _MOST_LINES = 400
 _LONGEST_TAIL = 60
 _KEPT = 1_000  # characters of a line that has not ended
-_OVER = ("agent_ended", "agent_failed", "person_asked", "budget_reached")
+_OVER = ("agent_completed", "agent_failed", "person_asked", "budget_exceeded")
 
 
 @contextmanager
@@ -177,7 +177,7 @@ class AgentPanel:
         return []
 
     def end(self) -> list[str]:
-        """The line that was never ended."""
+        """Return the last line, which has no end yet."""
         rest, self.rest = self.rest, ""
         return self._show([rest]) if self.flows and rest else []
 
@@ -243,7 +243,7 @@ class LivePanel:
             work.shown.clear()
         else:
             del self._working[agent]
-        if event.name == "agent_ended":
+        if event.name == "agent_completed":
             self._tokens += sum(count or 0 for count in event.facts.get("tokens", ()))
             self._cost += event.facts.get("cost") or 0.0
             self._unknown |= None in (*event.facts.get("tokens", ()), event.facts.get("cost"))
@@ -261,7 +261,7 @@ class LivePanel:
 
 
 def _rows(agent: str, work: AgentPanel, now: float) -> Iterator[Any]:
-    """An agent at work: the line it is writing, where its text flows by above; and how long it has been at it."""
+    """Return the panel row of a running agent: the line it is writing, and for how long it has been running."""
     from rich.text import Text  # noqa: PLC0415
 
     if work.flows and work.tail:

@@ -1,30 +1,23 @@
-"""How snapshots are told: in a sentence, as lines of a table with forks below what they were forked from, as facts.
-
-What a session has spent and may spend, in words and ready for JSON; and what to say to go on past a limit.
-
-What breaks the contract in the texts of a phase, told to a person: their words stay, and nothing is refused.
-"""
+"""Values of app as text and JSON: snapshots, decisions, spending, contract faults, restores."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from haytham.cli.context import sanitize
-from haytham.engine.budget import check_budget
-from haytham.errors import HaythamError
+from haytham.redact import HIDDEN
 from haytham.usage import format_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from haytham.app.results import ContractFault, DecisionResult, EditorDecisions, RestoreResult, Spending
     from haytham.config.policy import BudgetLimits
-    from haytham.config.workflow import Phase
     from haytham.history.fork import SnapshotNode
     from haytham.history.snapshot import Snapshot
     from haytham.session.spend_log import SpendSummary
-    from haytham.session.view import SessionView
     from haytham.usage import UsageTotal
 
 _FACTS = ("id", "number", "kind", "phase", "status", "label", "time", "raw", "added", "parent", "session", "project")
@@ -36,18 +29,29 @@ _TO_THE_RIGHT = ("phase", "raw", "added")
 
 
 def to_json(snapshot: Snapshot, *, pinned: bool) -> dict[str, Any]:
-    """A snapshot, ready for JSON."""
+    """Return a snapshot, ready for JSON."""
     return {**{name: getattr(snapshot, name) for name in _FACTS}, "pinned": pinned}
 
 
 def snapshot_title(snapshot: Snapshot) -> str:
-    """A snapshot in a sentence: its number and its id, and its label where it has one."""
+    """Return a snapshot as in a sentence: its number, its id, and its label if it has one."""
     label = f' "{_cell(snapshot.label)}"' if snapshot.label is not None else ""
     return f"snapshot {snapshot.number}, {_cell(snapshot.id)}{label}"
 
 
+_DECISIONS = {"approved": "approved", "changes": "changes requested", "skip": "skipped", "rejected": "rejected"}
+
+
+def decision_text(facts: Mapping[str, Any]) -> str:
+    """Return what was decided, as the facts of a decision say: for whom, and how many lines were edited by hand."""
+    agents, added, removed = facts.get("agents") or (), facts.get("added", 0), facts.get("removed", 0)
+    asked = f" of {', '.join(agents)}" if agents else ""
+    edited = f" with changes, +{added} -{removed}" if added or removed else ""
+    return f"{_DECISIONS[facts['decision']]}{asked}{edited}"
+
+
 def format_size(count: int) -> str:
-    """How many bytes, as people say it."""
+    """Return a number of bytes with its unit."""
     if count < _KILO:
         return f"{count} B"
     amount, unit = float(count), ""
@@ -59,7 +63,7 @@ def format_size(count: int) -> str:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """A number of things."""
+    """Return a count with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -103,7 +107,7 @@ class SnapshotTreeView:
     def lines(
         self, *, limit: int | None, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
     ) -> list[TreeRow]:
-        """The snapshots that are wanted, newest first, each with its forks below it; a limit is for the own ones."""
+        """Return the rows of wanted snapshots, newest first, with forks below; `limit` is for the session's own."""
         found: list[TreeRow] = []
         shown = 0
         for line in self._session_lines(self._own, 0, wanted, words):
@@ -127,13 +131,13 @@ class SnapshotTreeView:
     def _fork_lines(
         self, session: str, depth: int, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
     ) -> list[TreeRow]:
-        """A fork's lines below its name; none where none of its snapshots is wanted."""
+        """Return a fork's rows below its name; none if none of its snapshots is wanted."""
         lines = list(self._session_lines(session, depth, wanted, words))
         return [TreeRow(depth, None, words.get(session, session)), *lines] if lines else []
 
 
 def render_table(lines: Sequence[TreeRow], pinned: Collection[str], *, with_session: bool = False) -> str:
-    """A table of snapshots; columns that would be empty are left out, and so is space at the end of a line."""
+    """Return a table of snapshots without empty columns and without trailing space."""
     rows = [_cells(line, pinned, with_session=with_session) for line in lines if line.snapshot is not None]
     headings = (*(("session",) if with_session else ()), *_HEADINGS)
     kept = [at for at in range(len(headings)) if any(row[at] for row in rows)]
@@ -170,41 +174,41 @@ _ROOM = 1.25  # of what the next call would come to, so that some more fit in
 _FIRST_TOKENS, _FIRST_DOLLARS = 10_000, 1.0  # the limit to name where it is 0 and nobody knows what a call takes
 
 
-def spent_facts(reading: SessionView) -> Row:
-    """What a session has spent, may spend and has left, and why it is paused; ready for JSON."""
-    total, limits = reading.spending().total, reading.limits
+def spent_facts(spending: Spending) -> Row:
+    """Return what a session has spent, may spend and has left, and why it is paused; ready for JSON."""
+    total, limits = spending.summary.total, spending.limits
     return {
         "spent": totals(total),
         "limits": limit_facts(limits),
         "left": remaining(limits, total),
-        "paused": reading.pause_reason(),
+        "paused": spending.paused,
     }
 
 
 def totals(total: UsageTotal) -> Row:
-    """A sum, ready for JSON; its cost is null where no part of it is known."""
+    """Return a sum, ready for JSON; its cost is null if no part of it is known."""
     cost = total.known_cost if total.calls else 0.0
     return {"calls": total.calls, "tokens": total.tokens, "cost": cost, "unknown_costs": total.unknown}
 
 
 def limit_facts(limits: BudgetLimits) -> Row:
-    """The limits, ready for JSON; null where there is none."""
+    """Return the limits, ready for JSON; null if there is none."""
     return {"max_cost": limits.max_cost, "max_tokens": limits.max_tokens}
 
 
 def remaining(limits: BudgetLimits, total: UsageTotal) -> Row:
-    """What may still be spent; null where there is no limit."""
+    """Return what may still be spent; null if there is no limit."""
     cost = None if limits.max_cost is None else round(max(limits.max_cost - total.cost, 0.0), 6)
     return {"cost": cost, "tokens": None if limits.max_tokens is None else max(limits.max_tokens - total.tokens, 0)}
 
 
 def spent_words(total: UsageTotal) -> str:
-    """A sum in words; what nobody knows is said to be unknown, and is not nothing."""
+    """Return a sum in words; an unknown cost is said to be unknown."""
     return f"{pluralize(total.tokens, 'token')}, {cost_words(total)}"
 
 
 def cost_words(total: UsageTotal) -> str:
-    """What a sum has cost, as far as that is known."""
+    """Return what a sum has cost, as far as known."""
     if total.known_cost is None:
         return "cost unknown" if total.calls else format_usd(0.0)
     return format_usd(total.cost) + (
@@ -213,7 +217,7 @@ def cost_words(total: UsageTotal) -> str:
 
 
 def limit_words(limits: BudgetLimits, total: UsageTotal) -> str:
-    """The limits and what is left of them; empty where there are none."""
+    """Return the limits and what is left of them; empty if there are none."""
     rest = remaining(limits, total)
     said = []
     if limits.max_cost is not None:
@@ -224,7 +228,7 @@ def limit_words(limits: BudgetLimits, total: UsageTotal) -> str:
 
 
 def unknown_words(total: UsageTotal, limits: BudgetLimits) -> str:
-    """That the price of calls is unknown, and what then counts; empty where all are known."""
+    """Return that the price of calls is unknown, and what counts then; empty if all are known."""
     if not total.unknown:
         return ""
     whose = f"nobody knows the price of {pluralize(total.unknown, 'call')}: "
@@ -243,36 +247,81 @@ def assumed_words(account: SpendSummary) -> str:
     )
 
 
-def suggest_limit(reading: SessionView) -> str:
-    """The option that lifts the limit which a session is paused at; empty where it is at none."""
-    refused, total, limits = reading.budget_denial(), reading.spending().total, reading.limits
+def suggest_limit(spending: Spending) -> str:
+    """Return the option that lifts the limit which a session is paused at; empty if it is at none."""
+    refused, total, limits = spending.denial, spending.summary.total, spending.limits
     if refused is None:
         return ""
-    of_tokens = check_budget(replace(limits, max_cost=None), total, refused.estimate) is not None
-    if limits.max_tokens is not None and (of_tokens or limits.max_cost is None):
+    if limits.max_tokens is not None and (spending.is_denied_by_tokens or limits.max_cost is None):
         return f" --max-tokens {_enough(limits.max_tokens, total.tokens + refused.estimate.tokens, _FIRST_TOKENS)}"
     cost = total.cost + (refused.estimate.cost or 0.0)
     return "" if limits.max_cost is None else f" --max-cost {_enough(limits.max_cost, cost, _FIRST_DOLLARS)}"
 
 
 def _enough(limit: float, needed: float, first: float) -> str:
-    """A round number that is twice a limit, or has room for what is needed; `first` where both are 0."""
+    """Return a round number that is twice a limit, or enough for what is needed; `first` if both are 0."""
     wanted = max(2 * limit, _ROOM * needed) or first
     unit = 10.0 ** (math.floor(math.log10(wanted)) - 1)
     rounded = math.ceil(round(wanted / unit, 6)) * unit
     return f"{rounded:.8f}".rstrip("0").rstrip(".")
 
 
-def fault_lines(reading: SessionView, phase: Phase) -> list[str]:
+def fault_lines(faults: Iterable[ContractFault]) -> list[str]:
     """Return a line for each fault: agent, section and label, what was found and what is allowed."""
-    from haytham.session.inputs import TaskInputs  # noqa: PLC0415
+    parts = [(fault.agent, fault.section, fault.label, fault.message) for fault in faults]
+    return [sanitize(": ".join(part for part in fault if part)) for fault in parts]
 
-    try:
-        faults = TaskInputs(reading).contract_faults(phase)
-    except HaythamError as error:
-        return [sanitize(f"the contract cannot be checked: {error}")]
+
+def redacted_lines(redacted: Mapping[str, int]) -> list[str]:
+    """Return a line for each reply that held secrets of the environment, and is stored without them."""
     return [
-        sanitize(": ".join([agent, *(part for part in (problem.section, problem.label) if part), problem.message]))
-        for agent, problems in faults.items()
-        for problem in problems
+        f"{agent}: the value of a secret of your environment stood in {places} place{'s' * (places > 1)} of its reply, "
+        f"and is stored as {HIDDEN}"
+        for agent, places in redacted.items()
     ]
+
+
+def editor_lines(editor: EditorDecisions) -> list[str]:
+    """Return a line for each decision that was typed into a file: what it is, or why it does not count."""
+    bound = [f"phase {decision.phase}: {decision_words(decision)} by {decision.by}" for decision in editor.bound]
+    return [*bound, *map(str, editor.refused)]
+
+
+def decision_words(decision: DecisionResult) -> str:
+    """Return what was decided, of whom, and how many lines the person edited."""
+    return decision_text(asdict(decision))
+
+
+_MOST_NAMES = 20
+_LONGEST = 300  # of a text of somebody else's
+
+
+def restore_words(result: RestoreResult) -> str:
+    """Return how many documents a restore changed, in words."""
+    if not (result.changed or result.added or result.removed):
+        return "nothing differed"
+    changed = pluralize(len(result.changed), "document")
+    return f"{changed} changed, {len(result.added)} added, {len(result.removed)} removed"
+
+
+def restored_names(result: RestoreResult) -> list[str]:
+    """Return a line for each document that a restore changed, and how many more there are."""
+    rows = [("changed", path) for path in result.changed]
+    rows += [("added", path) for path in result.added] + [("removed", path) for path in result.removed]
+    lines = [f"  {word:<7}  {sanitize(path)}" for word, path in rows[:_MOST_NAMES]]
+    more = len(rows) - _MOST_NAMES
+    return [*lines, f"  … and {more} more"] if more > 0 else lines
+
+
+def setting_lines(result: RestoreResult) -> list[str]:
+    """Return a line for each setting that is another one after a restore."""
+    return [
+        f"--{change.name.replace('_', '-')} is {change.after or 'not set'} again; it was {change.before or 'not set'}"
+        for change in result.settings
+    ]
+
+
+def one_line(text: str) -> str:
+    """Return a text of somebody else's as one line of limited length."""
+    line = " ".join(text.split()).rstrip(".;")
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

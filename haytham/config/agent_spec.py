@@ -1,6 +1,6 @@
-"""An agent's file: YAML front matter in the manner of Claude Code and VS Code agents, and instructions.
+"""An agent's file: YAML front matter as in Claude Code and VS Code agents, and instructions.
 
-What is ours stands under one `haytham:` map, where an unknown key is an error; unknown keys of others are left alone.
+Our keys are in one `haytham:` map, where an unknown key is an error; unknown keys outside of it are ignored.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ _LOOSE_KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?\Z")
 _TOP = ("name", "description", "model", "tools", "haytham")
 _OF_OTHERS = ("mode",)  # keys of other tools that look like one of ours
 _CLOSE = 0.8
-_OURS = ("timeout", "retries", "max_output_tokens", "contract", "repairs", "runtime")
+_OURS = ("timeout", "retries", "max_output_tokens", "contract", "repairs", "runtime", "source")
 _LONGEST_TIMEOUT = 365 * 24 * 3600  # seconds
 _MOST_TRIES = 100
 _MOST_TOKENS = 10**15
-_RUNTIME = ("stream", "store", "checkpoint")
-_OWN_MODELS = ("worksheet", "human")
+_RUNTIME = ("stream", "store", "snapshot")
+_RUNTIME_ALIASES = {"checkpoint": "snapshot"}
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 Lines = dict[tuple[str | int, ...], int]
 
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """What an agent's file says: which models in which order, how long, how often, what is wanted; and instructions.
+    """The content of an agent's file: models in order, limits, contract, and instructions.
 
-    No models means the default one. `is_foreign` marks a file of another tool, without a word of ours in it.
+    Without models the default one answers. `source` is the digest of a Python callable. `is_foreign` marks another
+    tool's file, without any key of ours.
     """
 
     name: str
@@ -50,15 +52,16 @@ class AgentSpec:
     contract: str | None = None
     repairs: int = 2
     runtime: Mapping[str, bool] = field(default_factory=dict)
+    source: str | None = None
     body: str = ""
     body_line: int = 1
     is_foreign: bool = False
 
 
 def read_agent(name: str, text: str) -> AgentSpec:
-    """Read an agent's file; InvalidDocument with file and line where it cannot be used."""
-    found = _FRONT.match(text)
-    facts, lines = _front_matter(name, found[1] if found else "")
+    """Read an agent's file; InvalidDocument with file and line if it is invalid."""
+    match = _FRONT.match(text)
+    facts, lines = _front_matter(name, match[1] if match else "")
     file = _File(name, _ours(name, facts, lines), lines)
     return AgentSpec(
         name=name,
@@ -70,34 +73,35 @@ def read_agent(name: str, text: str) -> AgentSpec:
         max_output_tokens=file.count("max_output_tokens", MAX_OUTPUT_TOKENS, least=1, most=_MOST_TOKENS),
         contract=file.slug("contract"),
         repairs=file.count("repairs", 2, least=0, most=_MOST_TRIES),
-        runtime=file.switches("runtime", _RUNTIME),
-        body=text[found.end() :] if found else text,
-        body_line=text[: found.end()].count("\n") + 1 if found else 1,
+        runtime=file.switches("runtime", _RUNTIME, _RUNTIME_ALIASES),
+        source=file.digest("source"),
+        body=text[match.end() :] if match else text,
+        body_line=text[: match.end()].count("\n") + 1 if match else 1,
         is_foreign=_is_foreign(facts),
     )
 
 
 def inspect_agent(name: str, text: str) -> list[Problem]:
-    """Faults of an agent's file that do not keep it from being read: a key that is nearly one of ours, another name."""
-    found = _FRONT.match(text)
-    facts, lines = _front_matter(name, found[1] if found else "")
+    """Return problems of an agent's file that can still be read: a misspelt key, another name."""
+    match = _FRONT.match(text)
+    facts, lines = _front_matter(name, match[1] if match else "")
     problems = []
     for key in facts:
         near = difflib.get_close_matches(str(key), _TOP, n=1, cutoff=_CLOSE)
         if near and key not in (*_TOP, *_OF_OTHERS):
-            message = f"{key}: is no key here; did you mean {near[0]}?"
+            message = f"{key}: unknown key; did you mean {near[0]}?"
             problems.append(_problem(name, message, lines.get((str(key),), 1)))
-    said = facts.get("name")
-    if said is not None and _plain_name(said) != _plain_name(name):
-        message = f"name: found {short_repr(said)}; allowed: {name}, as the file is called"
+    stated = facts.get("name")
+    if stated is not None and _plain_name(stated) != _plain_name(name):
+        message = f"name: found {short_repr(stated)}; allowed: {name}, as the file is called"
         problems.append(_problem(name, message, lines.get(("name",), 1)))
     return problems
 
 
 def contract_line(name: str, text: str) -> int:
-    """The line in which an agent's file names its contract."""
-    found = _FRONT.match(text)
-    return _front_matter(name, found[1] if found else "")[1].get(("haytham", "contract"), 1)
+    """Return the line in which an agent's file names its contract."""
+    match = _FRONT.match(text)
+    return _front_matter(name, match[1] if match else "")[1].get(("haytham", "contract"), 1)
 
 
 def _plain_name(name: object) -> str:
@@ -105,7 +109,7 @@ def _plain_name(name: object) -> str:
 
 
 class _File:
-    """What stands under `haytham:`, with the lines to name where it is wrong."""
+    """The values in `haytham:`, with their lines for error messages."""
 
     def __init__(self, name: str, ours: Mapping[str, Any], lines: Lines) -> None:
         self._name, self._ours, self._lines = name, ours, lines
@@ -128,22 +132,30 @@ class _File:
             raise self._wrong(key, value, "a name in small letters, digits, - and _")
         return value
 
-    def switches(self, key: str, known: tuple[str, ...]) -> dict[str, bool]:
+    def digest(self, key: str) -> str | None:
+        value = self._ours.get(key)
+        if value is not None and (not isinstance(value, str) or _DIGEST.fullmatch(value) is None):
+            raise self._wrong(key, value, "a digest, sha256:…, of the callable that the agent is")
+        return value
+
+    def switches(self, key: str, known: tuple[str, ...], aliases: Mapping[str, str]) -> dict[str, bool]:
         value = self._ours.get(key) or {}
+        if isinstance(value, dict):
+            value = {aliases.get(name, name): switch for name, switch in value.items()}
         known_keys = isinstance(value, dict) and set(value) <= set(known)
         if not known_keys or not all(type(switch) is bool for switch in value.values()):
             raise self._wrong(key, value, f"{', '.join(known)}, each true or false")
         return dict(value)
 
-    def _wrong(self, key: str, found: Any, allowed: str) -> InvalidDocument:
+    def _wrong(self, key: str, value: Any, allowed: str) -> InvalidDocument:
         line = self._lines.get(("haytham", key), 1)
         return InvalidDocument(
-            [_problem(self._name, f"haytham: {key}: found {short_repr(found)}; allowed: {allowed}", line)]
+            [_problem(self._name, f"haytham: {key}: found {short_repr(value)}; allowed: {allowed}", line)]
         )
 
 
 def _front_matter(name: str, text: str) -> tuple[dict[str, Any], Lines]:
-    """The values of the front matter, and the line of each in the file."""
+    """Return the values of the front matter, and the line of each in the file."""
     try:
         facts, lines = load_yaml(text)
     except InvalidYaml as error:
@@ -152,36 +164,36 @@ def _front_matter(name: str, text: str) -> tuple[dict[str, Any], Lines]:
             raise InvalidDocument([_problem(name, f"the front matter {error}", error.line + 1)]) from None
         return loose
     if not isinstance(facts, dict | None):
-        raise InvalidDocument([_problem(name, "the front matter is no map of keys and values")])
+        raise InvalidDocument([_problem(name, "the front matter is not a map of keys and values")])
     return facts or {}, {path: line + 1 for path, line in lines.items()}
 
 
 def _loose(text: str) -> tuple[dict[str, Any], Lines] | None:
-    """Front matter as other tools read it, a key and the rest of its line: their descriptions are seldom sound YAML.
+    """Read front matter as other tools do: a key and the rest of its line, since theirs is often invalid YAML.
 
-    None where something of ours stands in it, or what all of those files have does not: then its fault is told.
+    Return None for a file of ours, so that its YAML error is reported.
     """
     facts: dict[str, Any] = {}
     lines: Lines = {}
     for number, line in enumerate(text.split("\n"), start=2):
-        found = _LOOSE_KEY.match(line.rstrip("\r"))
-        if found is None and (line.strip() and not line.startswith((" ", "\t"))):
+        match = _LOOSE_KEY.match(line.rstrip("\r"))
+        if match is None and (line.strip() and not line.startswith((" ", "\t"))):
             return None
-        if found is not None:
-            facts[found[1]], lines[found[1],] = (found[2] or "").strip(), number
+        if match is not None:
+            facts[match[1]], lines[match[1],] = (match[2] or "").strip(), number
     return (facts, lines) if _is_foreign(facts) else None
 
 
 def _is_foreign(facts: Mapping[str, Any]) -> bool:
-    """Whether a file is another tool's: it has what all of those have, and not a word of ours."""
+    """Return whether a file is another tool's: it has a name and a description, and no key of ours."""
     return {"name", "description"} <= facts.keys() and "haytham" not in facts
 
 
 def _ours(name: str, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:
-    """What stands under `haytham:`: known keys only."""
+    """Return the values in `haytham:`; an unknown key is an error."""
     ours = facts.get("haytham")
     if not isinstance(ours, dict | None):
-        raise InvalidDocument([_problem(name, "haytham: is no map of keys and values", lines.get(("haytham",), 1))])
+        raise InvalidDocument([_problem(name, "haytham: is not a map of keys and values", lines.get(("haytham",), 1))])
     unknown = [key for key in ours or {} if key not in _OURS]
     if unknown:
         raise InvalidDocument([_unknown(name, str(key), lines.get(("haytham", str(key)), 1)) for key in unknown])
@@ -191,24 +203,20 @@ def _ours(name: str, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:
 def _unknown(name: str, key: str, line: int) -> Problem:
     near = difflib.get_close_matches(key, _OURS, n=1)
     hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(_OURS)}"
-    return _problem(name, f"haytham.{key}: is no key here; {hint}", line)
+    return _problem(name, f"haytham.{key}: unknown key; {hint}", line)
 
 
 def _models(name: str, value: Any, line: int) -> tuple[str, ...]:
-    """The models in the order they are tried; a bare word is another tool's name for one, and means the default."""
+    """Return the models in the order they are tried."""
     given = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(model, str) and model.strip() and model.isprintable() for model in given):
         allowed = f"text like provider:name, a list of them, or {INHERIT}"
         raise InvalidDocument([_problem(name, f"model: found {short_repr(value)}; allowed: {allowed}", line)])
-    return tuple(model.strip() if _is_ours(model.strip()) else INHERIT for model in given)
-
-
-def _is_ours(model: str) -> bool:
-    return ":" in model or model in _OWN_MODELS
+    return tuple(model.strip() for model in given)
 
 
 def _tools(name: str, value: Any, line: int) -> tuple[str, ...]:
-    """The tools by name: a list, or names with commas between them."""
+    """Return the tools: a list of names, or names separated by commas."""
     given = value.split(",") if isinstance(value, str) else [] if value is None else value
     if not isinstance(given, list) or not all(isinstance(tool, str) for tool in given):
         raise InvalidDocument(

@@ -1,6 +1,6 @@
-"""What a workflow says of history and money: when snapshots are taken and how long they stay; what may be spent.
+"""Policies of a workflow: when snapshots are taken and how long they are kept, and what may be spent.
 
-Pure values with their defaults; `checkpointing:` and `budget:` in workflow.yaml override them.
+Pure values with their defaults; `snapshots:` and `budget:` in workflow.yaml override them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS: tuple[SnapshotKind, ...] = ("routine", "phase", "pre_operation", "recover
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """How long snapshots of a kind are kept: the last so many, and for so many days; None is no limit."""
+    """How long snapshots of a kind are kept: how many of the newest, and for how many days; None is no limit."""
 
     keep_last: int | None = None
     cleanup_after_days: float | None = None
@@ -38,7 +38,7 @@ _AGED = ("phase", "fork")  # the kinds that `cleanup_after_days`, said for all o
 
 @dataclass(frozen=True)
 class SnapshotPolicy:
-    """When snapshots are taken by themselves, where they rest, and when they go."""
+    """When snapshots are taken automatically, where they are stored, and how long they are kept."""
 
     enabled: bool = True
     storage_type: str = "file"
@@ -52,13 +52,13 @@ class SnapshotPolicy:
     retention: Mapping[str, RetentionRule] = field(default_factory=lambda: RETENTION)
 
     def max_for_user(self) -> int | None:
-        """How many snapshots the store may hold: of all sessions in memory, of a user in SQLite; None is no limit."""
+        """Return the most snapshots in the store: of all sessions in memory, per user in SQLite; None is no limit."""
         return {"memory": self.max_snapshots, "sqlite": self.max_per_user}.get(self.storage_type)
 
 
 @dataclass(frozen=True)
 class BudgetLimits:
-    """The most that a session may cost and take; None is no limit. At a share of it, a word is said."""
+    """The most that a session may cost and use; None is no limit. At `warn_at` of it a warning is given."""
 
     max_cost: float | None = None
     max_tokens: int | None = None
@@ -66,13 +66,13 @@ class BudgetLimits:
 
 
 def parse_limits(facts: Mapping[str, Any]) -> BudgetLimits:
-    """The limits that `budget:` describes."""
+    """Return the limits in `budget:`."""
     return BudgetLimits(**facts)
 
 
 def parse_policy(facts: Mapping[str, Any]) -> SnapshotPolicy:
-    """The policy that `checkpointing:` describes; what it leaves out is as usual."""
-    known = {one.name for one in fields(SnapshotPolicy)} - {"retention"}
+    """Return the policy in `snapshots:`, with defaults for the rest."""
+    known = {option.name for option in fields(SnapshotPolicy)} - {"retention"}
     days = facts.get("cleanup_after_days")
     aged = {} if days is None else {kind: RetentionRule(cleanup_after_days=days) for kind in _AGED}
     given = {kind: RetentionRule(**about) for kind, about in facts.get("retention", {}).items()}

@@ -1,60 +1,51 @@
-"""A workflow: phases, what each needs, modes, and the policy of its history. Data, never code; frozen once it is read.
+"""A workflow: phases, what each needs, modes, limits, and the policy of its history; frozen once it is made.
 
-A workflow lies in a folder: `workflow.yaml`, `agents/<name>.md` for each agent, and `contracts/<name>.json` for what
-replies must hold where no shipped contract says it. A session keeps a copy of all of them, named by their digest, and
-goes on with it whatever becomes of the folder.
+It is read from a folder: `workflow.yaml`, `agents/<name>.md` for each agent, and `contracts/<name>.json` for replies
+that no shipped contract describes. Or it is built in Python: `Workflow("offer", phases=[Phase("Concept", …), …])`. A
+session keeps a copy of all its files, named by their digest, and uses that copy whatever happens to the original.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-import math
+import re
+import unicodedata
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from haytham.config.callables import agent_file_text, agent_name
 from haytham.config.policy import BudgetLimits, SnapshotPolicy, parse_limits, parse_policy
+from haytham.config.workflow_check import Path, check_schema, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
 from haytham.resources import resource_path
 from haytham.text import text_digest
-from haytham.validation import quick_validate
+from haytham.yaml_loader import InvalidYaml, dump_yaml, load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path as FilePath
 
-    from jsonschema import Draft202012Validator
+    from haytham.config.callables import AgentFunction
 
 FILE = "workflow.yaml"
-Path = tuple[str | int, ...]
+SCHEMA = "workflow.schema.json"
 AGENTS = "agents"
 CONTRACTS = "contracts"
+PYTHON = "python"  # the origin of a workflow that was built in Python
 _WRAPPER = "workflow"
-_MOST_ERRORS = 50
-_LONGEST_MESSAGE = 300
-_LONGEST_LABEL = 80
-_OTHER_WORDS = {"steps": "is no key here; a step is a phase: list it under phases, with number, name, slug and agents"}
-_TYPES = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "true, false"}
-_ALLOWED: dict[str, Callable[[Any], str]] = {
-    "type": lambda name: {**_TYPES, "array": "a list", "object": "a map"}.get(name, str(name)),
-    "minimum": lambda least: f"{least} or more",
-    "exclusiveMinimum": lambda least: f"more than {least}",
-    "maximum": lambda most: f"{most} or less",
-    "maxItems": lambda most: f"at most {most}",
-    "maxLength": lambda most: f"at most {most} characters",
-    "enum": lambda words: ", ".join(word for word in words if isinstance(word, str)),
-    "const": json.dumps,
-}
+_ALIASES = {"checkpointing": "snapshots", "checkpoint": "snapshot"}
+_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
+_LONGEST_SLUG = 60
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Phase:
-    """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it builds on.
+    """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it needs.
 
-    `checkpoint` says whether a snapshot is taken after it; None leaves that to the policy. `when_line` is the line of
-    `when` in the file.
+    In Python, `agents` are names or callables, and `needs` names or numbers of phases; the workflow gives a phase a
+    number and a slug if it has none. `snapshot`: whether a snapshot is taken after it; None leaves that to the policy.
     """
 
     number: int
@@ -65,60 +56,142 @@ class Phase:
     run: str
     review: str
     when: str | None
-    snapshot: bool | None = None
-    when_line: int = field(default=1, compare=False)
+    snapshot: bool | None
+    when_line: int = field(compare=False)
+    named_needs: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    callables: Mapping[str, AgentFunction] = field(init=False, compare=False, repr=False)
+
+    def __init__(  # noqa: PLR0913 - one argument for each key of a phase
+        self,
+        name: str,
+        *,
+        agents: Sequence[str | AgentFunction],
+        needs: Sequence[str | int] = (),
+        run: str = "parallel",
+        review: str = "required",
+        when: str | None = None,
+        snapshot: bool | None = None,
+        number: int = 0,
+        slug: str = "",
+        when_line: int = 1,
+    ) -> None:
+        named = [(agent_name(agent) if callable(agent) else agent, agent) for agent in _items(agents)]
+        self.__dict__.update(
+            number=number,
+            name=name,
+            slug=slug,
+            agents=tuple(agent for agent, _ in named),
+            needs=tuple(need for need in _items(needs) if not isinstance(need, str)),
+            run=run,
+            review=review,
+            when=when,
+            snapshot=snapshot,
+            when_line=when_line,
+            named_needs=tuple(need for need in _items(needs) if isinstance(need, str)),
+            callables={agent: call for agent, call in named if callable(call)},
+        )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Workflow:
-    """Phases and modes, as a workflow.yaml says them."""
+    """Phases and modes, as workflow.yaml or a Python program states them.
+
+    `snapshots` and `limits` take the keys of `snapshots:` and `budget:` in workflow.yaml. Without `modes` there is one,
+    `all`, with every phase. A workflow with faults raises InvalidDocument, with all of them.
+    """
 
     name: str
     phases: tuple[Phase, ...]
     modes: Mapping[str, tuple[int, ...]]
     digest: str
-    policy: SnapshotPolicy = field(default_factory=SnapshotPolicy)
-    limits: BudgetLimits = field(default_factory=BudgetLimits)
-    file: str = FILE
-    lines: Mapping[Path, int] = field(default_factory=dict)
+    policy: SnapshotPolicy
+    limits: BudgetLimits
+    file: str = field(repr=False)
+    lines: Mapping[Path, int] = field(repr=False)
+    facts: Mapping[str, Any] = field(repr=False)
+    callables: Mapping[str, AgentFunction] = field(repr=False)
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        phases: Sequence[Phase],
+        modes: Mapping[str, Sequence[int | str]] | None = None,
+        snapshots: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
+        file = f"workflow {name}"
+        numbered = _number_phases(phases, file)
+        callables = _collect_callables(numbered, file)
+        given = {"all": [phase.number for phase in numbered]} if modes is None else modes
+        facts = {"name": name, **_resolve_names(numbered, given, file)}
+        facts |= {} if snapshots is None else {"snapshots": _plain(snapshots)}
+        facts |= {} if limits is None else {"budget": _plain(limits)}
+        self.__dict__.update(_parse_facts(facts, {}, file), callables=callables)
+
+    @classmethod
+    def from_yaml(cls, data: bytes, *, file: str) -> Workflow:
+        """Read a workflow from the bytes of its YAML file; InvalidDocument with every fault, its line and key."""
+        facts, lines = _load(data, file)
+        workflow = cls.__new__(cls)
+        workflow.__dict__.update(_parse_facts(facts, lines, file), callables={})
+        return workflow
+
+    @property
+    def snapshots_key(self) -> str:
+        """The key of the snapshot policy as it is written in the file: `snapshots`, or its alias."""
+        return "checkpointing" if ("checkpointing",) in self.lines else "snapshots"
 
     def mode_phases(self, mode: str) -> tuple[Phase, ...]:
-        """The phases of a mode, in order."""
+        """Return the phases of a mode, in order."""
         if not isinstance(mode, str) or mode not in self.modes:
             raise InvalidArgument("execution mode", mode, ", ".join(self.modes))
         return tuple(phase for phase in self.phases if phase.number in self.modes[mode])
 
+    def to_files(self) -> WorkflowFiles:
+        """Return the files that record a workflow built in Python, as a session keeps them."""
+        agents = {agent_file(name): agent_file_text(call).encode() for name, call in self.callables.items()}
+        return WorkflowFiles(PYTHON, {FILE: _to_yaml(self.facts).encode(), **agents}, self.callables)
+
 
 @dataclass(frozen=True, eq=False)
 class WorkflowFiles:
-    """A workflow with all its files: where it comes from, and the bytes of each file by name."""
+    """A workflow with all its files: its origin, the files given, and the callables among its agents by name."""
 
     origin: str
-    files: Mapping[str, bytes]
+    given: Mapping[str, bytes]
+    callables: Mapping[str, AgentFunction] = field(default_factory=dict)
 
     @cached_property
     def workflow(self) -> Workflow:
-        """The workflow; InvalidDocument where it, or an agent it names, cannot be read."""
-        workflow = parse_workflow(self.files[FILE], file=f"{self.origin}/{FILE}")
-        needed = {agent for phase in workflow.phases for agent in phase.agents}
-        missing = sorted(agent for agent in needed if agent_file(agent) not in self.files)
-        if missing:
-            place = f"{self.origin}/{FILE}"
-            raise InvalidDocument(
-                [Problem(f"agent {name}: no file {agent_file(name)}", file=place) for name in missing]
-            )
-        return workflow
+        """The workflow; InvalidDocument if it cannot be read."""
+        return parse_workflow(self.given[FILE], file=f"{self.origin}/{FILE}")
+
+    @cached_property
+    def bare_agents(self) -> tuple[str, ...]:
+        """The agents without a file: each is the adapter of its name."""
+        agents = sorted({agent for phase in self.workflow.phases for agent in phase.agents})
+        return tuple(agent for agent in agents if agent_file(agent) not in self.given)
+
+    @cached_property
+    def files(self) -> Mapping[str, bytes]:
+        """The bytes of each file by name; an agent without a file has one that names its adapter."""
+        try:
+            bare = self.bare_agents
+        except InvalidDocument:
+            return self.given
+        return {**self.given, **{agent_file(name): f"---\nmodel: {name}\n---\n".encode() for name in bare}}
 
     @cached_property
     def digest(self) -> str:
         """The digest of what all files say, whatever their line ends: what a session names as its workflow."""
-        agents = {name: text_digest(read_text(data, name)) for name, data in self.files.items() if name != FILE}
-        told = {FILE: self.workflow.digest, **agents}
-        return text_digest("\n".join(f"{name}\t{digest}" for name, digest in sorted(told.items())))
+        digests = {name: text_digest(read_text(data, name)) for name, data in self.files.items() if name != FILE}
+        digests[FILE] = self.workflow.digest
+        return text_digest("\n".join(f"{name}\t{digest}" for name, digest in sorted(digests.items())))
 
 
 def read_text(data: bytes, file: str) -> str:
-    """The text of a file of a workflow."""
+    """Return the text of a workflow's file."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -126,12 +199,12 @@ def read_text(data: bytes, file: str) -> str:
 
 
 def agent_file(name: str) -> str:
-    """The file of an agent, within a workflow's folder."""
+    """Return the path of an agent's file in a workflow's folder."""
     return f"{AGENTS}/{name}.md"
 
 
 def shipped_workflow(name: str) -> WorkflowFiles:
-    """A workflow that comes with the package, by its name."""
+    """Return a workflow of the package by its name."""
     known = sorted(folder.name for folder in resource_path("templates", "workflows").iterdir() if folder.is_dir())
     if not isinstance(name, str) or name not in known:
         raise InvalidArgument("workflow type", name, ", ".join(known))
@@ -139,15 +212,20 @@ def shipped_workflow(name: str) -> WorkflowFiles:
     return WorkflowFiles(name, {**files, **_shipped_contracts(files)})
 
 
+def editable_copy(name: str) -> dict[str, bytes]:
+    """Return the files of a shipped workflow, to edit, with the schema that its first line names to editors."""
+    return {**shipped_workflow(name).files, SCHEMA: resource_path("schemas", "workflow.json").read_bytes()}
+
+
 def _shipped_contracts(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The contracts of a shipped workflow's agents, which have their names: a session keeps them with the rest."""
+    """Return the contracts of a shipped workflow's agents, which have the agents' names."""
     names = [name.removeprefix(f"{AGENTS}/").removesuffix(".md") for name in files if name.startswith(f"{AGENTS}/")]
     paths = {name: resource_path("schemas", CONTRACTS, f"{name}.json") for name in names}
     return {f"{CONTRACTS}/{name}.json": path.read_bytes() for name, path in paths.items() if path.is_file()}
 
 
 def load_workflow(name: str, base: FilePath) -> WorkflowFiles:
-    """A workflow by its name, its folder, or its workflow.yaml, as a person names it in a folder of theirs."""
+    """Return a workflow by its folder, its workflow.yaml, or the name of a shipped one."""
     path = base / name
     folder = path.parent if path.name == FILE else path
     if (folder / FILE).is_file():
@@ -156,7 +234,7 @@ def load_workflow(name: str, base: FilePath) -> WorkflowFiles:
 
 
 def folder_files(folder: FilePath) -> dict[str, bytes]:
-    """The files of a workflow in a folder, by name."""
+    """Return the files of a workflow in a folder, by name."""
     if not (folder / FILE).is_file():
         raise NotFound("workflow", str(folder / FILE))
     paths = [*sorted((folder / AGENTS).glob("*.md")), *sorted((folder / CONTRACTS).glob("*.json"))]
@@ -165,51 +243,61 @@ def folder_files(folder: FilePath) -> dict[str, bytes]:
 
 @lru_cache(maxsize=64)
 def parse_workflow(data: bytes, *, file: str) -> Workflow:
-    """Read a workflow from the bytes of its YAML file; InvalidDocument with every fault, its line and key."""
-    facts, lines = _load(data, file)
+    """Read a workflow from the bytes of its YAML file, or return it from the cache."""
+    return Workflow.from_yaml(data, file=file)
+
+
+def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, Any]:
+    """Return the fields of a workflow from plain values; InvalidDocument with every fault."""
+    check_schema(facts, lines, file)
+    facts = _canonical(facts, lines, file)
     phases = tuple(_phase(about, lines.get(("phases", at, "when"), 1)) for at, about in enumerate(facts["phases"]))
     modes = {name: tuple(numbers) for name, numbers in facts["modes"].items()}
-    wrong = _contradictions(phases, modes)
-    faults = [Problem(message, lines.get(path, 1), label=_dotted(path), file=file) for path, message in wrong]
+    faults = [key_problem(message, path, lines, file) for path, message in _contradictions(phases, modes)]
     if faults:
         raise InvalidDocument(faults)
-    digest, policy = text_digest(json.dumps(facts, sort_keys=True)), parse_policy(facts.get("checkpointing", {}))
-    limits = parse_limits(facts.get("budget", {}))
-    return Workflow(facts["name"], phases, modes, digest, policy, limits, file, lines)
+    return {
+        "name": facts["name"],
+        "phases": phases,
+        "modes": modes,
+        "digest": text_digest(json.dumps(facts, sort_keys=True)),
+        "policy": parse_policy(facts.get("snapshots", {})),
+        "limits": parse_limits(facts.get("budget", {})),
+        "file": file,
+        "lines": lines,
+        "facts": facts,
+    }
 
 
 def _phase(about: Mapping[str, Any], when_line: int) -> Phase:
     return Phase(
+        about["name"],
         number=about["number"],
-        name=about["name"],
         slug=about["slug"],
-        agents=tuple(about["agents"]),
-        needs=tuple(about.get("needs", ())),
+        agents=about["agents"],
+        needs=about.get("needs", ()),
         run=about.get("run", "parallel"),
         review=about.get("review", "required"),
         when=about.get("when"),
-        snapshot=about.get("checkpoint"),
+        snapshot=about.get("snapshot"),
         when_line=when_line,
     )
 
 
-def _load(data: bytes, file: str) -> tuple[dict[str, Any], Mapping[Path, int]]:
-    from haytham.yaml_loader import InvalidYaml, load_yaml  # noqa: PLC0415 - read once, needed once
-
+def _load(data: bytes, file: str) -> tuple[Any, Mapping[Path, int]]:
     try:
         facts, lines = load_yaml(read_text(data, file))
     except InvalidYaml as error:
         raise InvalidDocument([Problem(str(error), error.line, file=file)]) from None
-    facts, lines = _unwrap(facts, lines, file)
-    errors = [] if quick_validate(_schema(), facts) else islice(_validator().iter_errors(facts), _MOST_ERRORS)
-    problems = [problem for error in errors for problem in islice(_problems(error, lines, file), _MOST_ERRORS)]
-    if problems:
-        raise InvalidDocument(problems)
-    return _as_usual(facts, lines, file), lines
+    return _unwrap(facts, lines, file)
+
+
+def _to_yaml(facts: Mapping[str, Any]) -> str:
+    return f"# Recorded from a workflow that was built in Python.\n{dump_yaml(dict(facts))}\n"
 
 
 def _unwrap(facts: Any, lines: dict[Path, int], file: str) -> tuple[Any, dict[Path, int]]:
-    """Read what stands under `workflow:` as if it stood at the top."""
+    """Read the keys under `workflow:` as if they were at the top."""
     inner = facts.get(_WRAPPER) if isinstance(facts, dict) else None
     if not isinstance(inner, dict):
         return facts, lines
@@ -221,83 +309,114 @@ def _unwrap(facts: Any, lines: dict[Path, int], file: str) -> tuple[Any, dict[Pa
     return {**{key: facts[key] for key in facts if key != _WRAPPER}, **inner}, {**lines, **moved}
 
 
-def _as_usual(facts: dict[str, Any], lines: Mapping[Path, int], file: str) -> dict[str, Any]:
-    """Write short forms out: `checkpoint: true` of the whole workflow, and `auto: off`, which YAML reads as false."""
-    told = dict(facts.get("checkpointing", {}))
-    if told.get("auto") is False:
-        told["auto"] = "off"
-    if "checkpoint" in facts and told.setdefault("enabled", facts["checkpoint"]) != facts["checkpoint"]:
-        message = f"found {facts['checkpoint']}, and checkpointing.enabled: {told['enabled']}; allowed: the same"
-        raise InvalidDocument([Problem(message, lines.get(("checkpoint",), 1), label="checkpoint", file=file)])
-    rest = {key: value for key, value in facts.items() if key not in ("checkpoint", "checkpointing")}
-    return {**rest, "checkpointing": told} if told else rest
+def _canonical(facts: dict[str, Any], lines: Mapping[Path, int], file: str) -> dict[str, Any]:
+    """Return the facts in one form: plain keys for aliases, `snapshot:` of a whole workflow and `auto: off` in full."""
+    switch = "checkpoint" if "checkpoint" in facts else "snapshot"
+    group = "checkpointing" if "checkpointing" in facts else "snapshots"
+    plain = _without_aliases(facts, (), lines, file)
+    plain["phases"] = [_without_aliases(phase, ("phases", at), lines, file) for at, phase in enumerate(plain["phases"])]
+    snapshots = dict(plain.pop("snapshots", {}))
+    if snapshots.get("auto") is False:  # YAML reads off as false
+        snapshots["auto"] = "off"
+    enabled = plain.pop("snapshot", None)
+    if enabled is not None and snapshots.setdefault("enabled", enabled) != enabled:
+        message = f"found {enabled}, and {group}.enabled: {snapshots['enabled']}; allowed: the same"
+        raise InvalidDocument([key_problem(message, (switch,), lines, file)])
+    return {**plain, "snapshots": snapshots} if snapshots else plain
 
 
-def _problems(error: Any, lines: Mapping[Path, int], file: str) -> Iterator[Problem]:
-    path = tuple(error.path)
-    if error.validator != "additionalProperties":
-        yield Problem(_sentence(error), lines.get(path, 1), label=_dotted(path), file=file)
-        return
-    known = list(error.schema["properties"])
-    for key in (key for key in error.instance if key not in known):
-        near = difflib.get_close_matches(str(key), known, n=1)
-        message = f"is no key here; did you mean {near[0]}?" if near else f"is no key here; allowed: {', '.join(known)}"
-        message = _OTHER_WORDS.get(key, message) if not path else message
-        label = _dotted((*path, str(key)[:_LONGEST_LABEL]))
-        yield Problem(message, lines.get((*path, str(key)), 1), label=label, file=file)
+def _without_aliases(facts: dict[str, Any], path: Path, lines: Mapping[Path, int], file: str) -> dict[str, Any]:
+    for alias, name in _ALIASES.items():
+        if alias in facts and name in facts:
+            message = f"found {alias} and {name}, which mean the same; allowed: one of them"
+            raise InvalidDocument([key_problem(message, (*path, alias), lines, file)])
+    return {_ALIASES.get(key, key): value for key, value in facts.items()}
 
 
-def _sentence(error: Any) -> str:
-    """What the schema's error says, with a value that does not flood the terminal."""
-    allowed = _ALLOWED.get(error.validator)
-    if allowed is None:
-        return str(error.message)[:_LONGEST_MESSAGE]
-    return f"found {short_repr(error.instance)}; allowed: {allowed(error.validator_value)}"
+def _items(values: Any) -> tuple[Any, ...]:
+    """Return the items of a list; anything else as the only item, which validation then reports."""
+    return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-def _dotted(path: Path) -> str | None:
-    """A path as people write it: phases[2].needs."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".") or None
+def _plain(value: Any) -> Any:
+    """Return maps as dict and sequences as list, as YAML has them."""
+    if isinstance(value, dict):
+        return {key: _plain(content) for key, content in value.items()}
+    return [_plain(content) for content in value] if isinstance(value, list | tuple) else value
 
 
-@lru_cache(maxsize=1)
-def _schema() -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(resource_path("schemas", "workflow.json").read_text(encoding="utf-8"))
-    return schema
+def _number_phases(phases: Any, file: str) -> list[Phase]:
+    """Return the phases of a workflow built in Python, each with a number and a slug."""
+    numbered: list[Phase] = []
+    for at, phase in enumerate(_items(phases)):
+        if not isinstance(phase, Phase):
+            message = f"found {short_repr(phase)}; allowed: Phase(name, agents=[…])"
+            raise InvalidDocument([key_problem(message, ("phases", at), {}, file)])
+        last = numbered[-1].number if numbered else 0
+        number = phase.number or (last + 1 if isinstance(last, int) else at + 1)
+        slug = phase.slug or _slug(phase.name, number, {earlier.slug for earlier in numbered})
+        numbered.append(copy(phase))
+        numbered[-1].__dict__.update(number=number, slug=slug)
+    return numbered
 
 
-@lru_cache(maxsize=1)
-def _validator() -> Draft202012Validator:
-    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - only where a workflow is wrong
-
-    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
-    rules = {"uniqueItems": _unlike}
-    made: Any = validators.extend(Draft202012Validator, rules, type_checker=types)  # type: ignore[no-untyped-call]
-    validator: Draft202012Validator = made(_schema())
-    return validator
+def _slug(name: object, number: int, taken: Collection[str]) -> str:
+    """Return a slug made of a phase's name; with its number if that is empty or taken."""
+    plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode().lower()
+    slug = _NOT_IN_SLUG.sub("_", plain)[:_LONGEST_SLUG].strip("_")
+    return slug if slug and slug not in taken else f"{slug or 'phase'}_{number}"
 
 
-def _unlike(_validator: object, _rule: object, values: Any, _schema: object) -> Iterator[Exception]:
-    """Find what stands twice among texts and numbers; of others their type is the fault, and to compare takes long."""
-    from jsonschema import ValidationError  # noqa: PLC0415
+def _collect_callables(phases: list[Phase], file: str) -> dict[str, AgentFunction]:
+    """Return the callables of all phases by agent; two agents with one name are a fault."""
+    callables: dict[str, AgentFunction] = {}
+    names = {agent for phase in phases for agent in phase.agents if agent not in phase.callables}
+    faults = [
+        key_problem(f"found two agents called {name}; allowed: one of a name", ("phases", at, "agents"), {}, file)
+        for at, phase in enumerate(phases)
+        for name, call in phase.callables.items()
+        if name in names or callables.setdefault(name, call) is not call
+    ]
+    if faults:
+        raise InvalidDocument(faults)
+    return callables
 
-    plain = [value for value in values if isinstance(value, str | int)] if isinstance(values, list) else []
-    if len(set(plain)) != len(plain):
-        yield ValidationError(f"found {short_repr(values)}; allowed: each once")
+
+def _resolve_names(phases: list[Phase], modes: Any, file: str) -> dict[str, Any]:
+    """Return phases and modes as workflow.yaml states them: phases by number; a name that is unknown is a fault."""
+    faults: list[Problem] = []
+
+    def number(value: Any, path: Path) -> Any:
+        numbers = [phase.number for phase in phases if phase.name == value]
+        if isinstance(value, str) and len(numbers) != 1:
+            names = ", ".join(str(phase.name) for phase in phases)
+            allowed = f"the number of one of {len(numbers)} phases with this name" if numbers else names
+            faults.append(key_problem(f"found {short_repr(value)}; allowed: {allowed}", path, {}, file))
+        return numbers[0] if numbers else value
+
+    rows = [
+        _phase_facts(phase, [number(need, ("phases", at, "needs")) for need in (*phase.needs, *phase.named_needs)])
+        for at, phase in enumerate(phases)
+    ]
+    plain = _plain(modes)
+    if isinstance(plain, dict):
+        plain = {name: [number(item, ("modes", name)) for item in _items(listed)] for name, listed in plain.items()}
+    if faults:
+        raise InvalidDocument(faults)
+    return {"phases": rows, "modes": plain}
 
 
-def _is_whole(_checker: object, value: object) -> bool:
-    """1.0 is no whole number in a file."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_finite(_checker: object, value: object) -> bool:
-    return _is_whole(None, value) or (isinstance(value, float) and math.isfinite(value))
+def _phase_facts(phase: Phase, needs: list[Any]) -> dict[str, Any]:
+    """Return a phase as workflow.yaml states it, without keys that have their default."""
+    facts: dict[str, Any] = {"number": phase.number, "name": phase.name, "slug": phase.slug}
+    facts |= {"agents": list(phase.agents), "needs": needs, "run": phase.run, "review": phase.review}
+    facts |= {"when": phase.when, "snapshot": phase.snapshot}
+    defaults: dict[str, Any] = {"needs": [], "run": "parallel", "review": "required", "when": None, "snapshot": None}
+    return {key: value for key, value in facts.items() if key not in defaults or value != defaults[key]}
 
 
 def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:
-    """What a schema cannot say: phases in ascending order, needs that point back, modes of phases there are."""
+    """Yield faults that a schema cannot express: the order of phases, needs, and phases of modes."""
     numbers = [phase.number for phase in phases]
     if numbers != sorted(set(numbers)):
         yield ("phases",), f"found the numbers {numbers}; allowed: each once, in ascending order"

@@ -1,6 +1,6 @@
-"""Contracts: what must be in a reply, read from a schema in the manner of document kinds; any other text is welcome.
+"""Contracts: what a reply must have, defined by a JSON schema; other text around it is allowed.
 
-Pure: a contract says what is wrong with a text, what values stand in it, and how the page looks before it is filled in.
+Pure: a contract reports what is wrong with a text, reads its values, and renders the page before it is filled in.
 """
 
 from haytham.contracts.definition import Contract, load_contract, parse_contract

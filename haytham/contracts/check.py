@@ -1,6 +1,6 @@
-"""What a reply says to a contract: the values found, and every complaint, exact enough to mend it by.
+"""Check a reply against a contract: the values read, and every problem, exact enough to fix it.
 
-What a text claims, each claim with its source or the mark of an assumption: what a ledger of evidence is made of.
+Also list the claims of a text, each with its source or marked as an assumption, for a ledger of evidence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TESTED = f"{MARK}: and the cheapest way to test it"
 
 @dataclass
 class ReplyValues:
-    """The values of a reply by field, where each stands, and what is wrong."""
+    """The values of a reply by field, the line of each, and the problems."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
@@ -54,30 +54,30 @@ class ReplyValues:
 
 
 def parse_reply(sections: tuple[ContractSection, ...], text: str, *, rules: bool = True) -> ReplyValues:
-    """Read a reply, without its rules where `rules` is false: nothing in it makes this raise."""
-    page = ReplyDocument(text, [section.name for section in sections])
-    found = ReplyValues()
+    """Read a reply, without checking decision rules if `rules` is false. No text makes this raise."""
+    document = ReplyDocument(text, [section.name for section in sections])
+    reply = ReplyValues()
     for section in sections:
-        passages = page.sections.get(section.name)
+        passages = document.sections.get(section.name)
         if passages is not None:
-            found.problems += _few(parse_section(section, passages, found), section.name)
+            reply.problems += _few(parse_section(section, passages, reply), section.name)
         elif section.required:
-            found.problems.append(_problem(f"the section is missing; {_hint(page, section)}", None, section.name))
+            reply.problems.append(_problem(f"the section is missing; {_hint(document, section)}", None, section.name))
     if rules:
-        found.problems += _broken_rules(sections, found)
-    return found
+        reply.problems += _broken_rules(sections, reply)
+    return reply
 
 
-def parse_section(section: ContractSection, passages: list[ReplySection], found: ReplyValues) -> Iterator[Problem]:
-    """Read the passages of a section into what was found; what is wrong with them."""
+def parse_section(section: ContractSection, passages: list[ReplySection], reply: ReplyValues) -> Iterator[Problem]:
+    """Read a section into `reply`; return its problems."""
     if section.body is None:
-        return _read_bullets(section, passages, found)
-    found.lines[section.body.name] = passages[0].number
-    return _READERS[section.body.form](section.body, passages, found)
+        return _read_bullets(section, passages, reply)
+    reply.lines[section.body.name] = passages[0].number
+    return _READERS[section.body.form](section.body, passages, reply)
 
 
 def describe_expected(body: ContractField) -> str:
-    """What a section must hold, in a person's words."""
+    """Return what a section must have, in plain words."""
     least = f"at least {body.least} " if body.least else ""
     plural = "" if body.least == 1 and body.most is None else "s"
     most = f", at most {body.most}" if body.most is not None else ""
@@ -89,26 +89,26 @@ def describe_expected(body: ContractField) -> str:
     return f"a table | {head} | of {least or 'any number of '}row{plural}{most}"
 
 
-def _read_prose(body: ContractField, passages: list[ReplySection], found: ReplyValues) -> Iterator[Problem]:
-    said = [prose(passage, body.ask) for passage in passages]
-    whole, own = ("\n\n".join(part for part in parts if part) for parts in zip(*said, strict=True))
-    found.values[body.name] = whole
+def _read_prose(body: ContractField, passages: list[ReplySection], reply: ReplyValues) -> Iterator[Problem]:
+    texts = [prose(passage, body.ask) for passage in passages]
+    whole, own = ("\n\n".join(part for part in parts if part) for parts in zip(*texts, strict=True))
+    reply.values[body.name] = whole
     marked, number = split_assumption(own), passages[0].number
     if marked is not None and not any(marked):
         yield _problem(f"found {MARK} without a test; allowed: {_TESTED}", number, body.section)
     elif marked is None and len(whole) < max(body.least, 1) and (whole or body.required):
-        had = f"{len(whole)} character{'' if len(whole) == 1 else 's'}" if whole else "nothing"
-        yield _problem(f"found {had}; allowed: {describe_expected(body)}, or {_TESTED}", number, body.section)
+        length = f"{len(whole)} character{'' if len(whole) == 1 else 's'}" if whole else "nothing"
+        yield _problem(f"found {length}; allowed: {describe_expected(body)}, or {_TESTED}", number, body.section)
 
 
-def _read_list(body: ContractField, passages: list[ReplySection], found: ReplyValues) -> Iterator[Problem]:
-    said = [piece.text for passage in passages for piece in items(passage) if not is_blank(piece.text)]
-    found.values[body.name] = said
-    yield from _count(body, len(said), "item", passages[0].number)
+def _read_list(body: ContractField, passages: list[ReplySection], reply: ReplyValues) -> Iterator[Problem]:
+    texts = [piece.text for passage in passages for piece in items(passage) if not is_blank(piece.text)]
+    reply.values[body.name] = texts
+    yield from _count(body, len(texts), "item", passages[0].number)
 
 
-def _read_table(body: ContractField, passages: list[ReplySection], found: ReplyValues) -> Iterator[Problem]:
-    rows = found.values[body.name] = []
+def _read_table(body: ContractField, passages: list[ReplySection], reply: ReplyValues) -> Iterator[Problem]:
+    rows = reply.values[body.name] = []
     needed = [column for column in body.columns if column.required]
     drawn = [table for passage in passages for table in tables(passage)]
     lacking = [_lacking(table, needed) for table in drawn]
@@ -119,19 +119,19 @@ def _read_table(body: ContractField, passages: list[ReplySection], found: ReplyV
         yield from _count(body, len(rows), "row", fitting[0].number)
     elif drawn:
         missing, at = min((missing, at) for at, missing in enumerate(lacking))
-        said = f"found the columns {short_repr(' | '.join(drawn[at].head))} without {', '.join(missing)}"
-        yield _problem(f"{said}; allowed: {describe_expected(body)}", drawn[at].number, body.section)
+        message = f"found the columns {short_repr(' | '.join(drawn[at].head))} without {', '.join(missing)}"
+        yield _problem(f"{message}; allowed: {describe_expected(body)}", drawn[at].number, body.section)
     elif body.least and body.required:
         yield _problem(f"found no table; allowed: {describe_expected(body)}", passages[0].number, body.section)
 
 
 def _lacking(table: Table, needed: list[ContractField]) -> list[str]:
-    there = {normalize_column(title) for title in table.head}
-    return [column.title for column in needed if normalize_column(str(column.label)) not in there]
+    titles = {normalize_column(title) for title in table.head}
+    return [column.title for column in needed if normalize_column(str(column.label)) not in titles]
 
 
 def _read_rows(body: ContractField, table: Table, rows: list[dict[str, Any]]) -> Iterator[Problem]:
-    """Read the rows of a table that has all columns; one in which nothing stands is none."""
+    """Read the rows of a table that has all columns; skip blank ones."""
     places = {normalize_column(title): at for at, title in reversed(list(enumerate(table.head)))}
     seated = [(column, places.get(normalize_column(str(column.label)))) for column in body.columns]
     for number, cells in table.rows:
@@ -154,7 +154,7 @@ def _read_cells(texts: dict[ContractField, str], row: dict[str, Any], number: in
 
 
 def _read_value(column: ContractField, text: str, source: str) -> Any:
-    """The value of a cell or a bullet beside the source of its row or section."""
+    """Return the value of a cell or a bullet, given the source of its row or section."""
     value = parse_value(column, text)
     if value is not None and value in column.proven and split_assumption(source) is not None:
         allowed = ", ".join(choice for choice in column.allowed if choice not in column.proven)
@@ -165,79 +165,79 @@ def _read_value(column: ContractField, text: str, source: str) -> Any:
 
 
 def _count(body: ContractField, count: int, noun: str, number: int) -> Iterator[Problem]:
-    """Whether there are as many items or rows as allowed."""
+    """Yield a problem if there are too few or too many items or rows."""
     too_few = count < body.least and (count or body.required)
     if too_few or (body.most is not None and count > body.most):
-        had = f"{count} {noun}{'' if count == 1 else 's'}"
-        yield _problem(f"found {had}; allowed: {describe_expected(body)}", number, body.section)
+        counted = f"{count} {noun}{'' if count == 1 else 's'}"
+        yield _problem(f"found {counted}; allowed: {describe_expected(body)}", number, body.section)
 
 
-def _read_bullets(section: ContractSection, passages: list[ReplySection], found: ReplyValues) -> Iterator[Problem]:
-    by_label = {str(one.label): one for one in section.fields}
+def _read_bullets(section: ContractSection, passages: list[ReplySection], reply: ReplyValues) -> Iterator[Problem]:
+    by_label = {str(bullet_field.label): bullet_field for bullet_field in section.fields}
     texts: dict[ContractField, str] = {}
-    for label, number, text in (said for passage in passages for said in labelled_values(passage, by_label)):
+    for label, number, text in (row for passage in passages for row in labelled_values(passage, by_label)):
         bullet = by_label[label]
         if bullet in texts:
-            message = f"found the label twice, first in line {found.lines[bullet.name]}; allowed: once"
+            message = f"found the label twice, first in line {reply.lines[bullet.name]}; allowed: once"
             yield _problem(message, number, section.name, bullet.title)
         else:
-            texts[bullet], found.lines[bullet.name] = text, number
+            texts[bullet], reply.lines[bullet.name] = text, number
     for bullet in section.fields:
         if bullet in texts:
-            yield from _read_bullet(bullet, texts, found)
+            yield from _read_bullet(bullet, texts, reply)
         elif bullet.required:
             message = f"the label is missing; allowed: - {bullet.title}: {describe_field(bullet)}"
             yield _problem(message, passages[0].number, section.name, bullet.title)
 
 
-def _read_bullet(bullet: ContractField, texts: dict[ContractField, str], found: ReplyValues) -> Iterator[Problem]:
+def _read_bullet(bullet: ContractField, texts: dict[ContractField, str], reply: ReplyValues) -> Iterator[Problem]:
     source = next((text for other, text in texts.items() if other.source), "")
     if is_blank(texts[bullet]) and not bullet.required:
         return
     try:
-        found.values[bullet.name] = _read_value(bullet, texts[bullet], source)
+        reply.values[bullet.name] = _read_value(bullet, texts[bullet], source)
     except InvalidCell as error:
-        yield _problem(str(error), found.lines[bullet.name], bullet.section, bullet.title)
+        yield _problem(str(error), reply.lines[bullet.name], bullet.section, bullet.title)
 
 
-def _broken_rules(sections: tuple[ContractSection, ...], found: ReplyValues) -> Iterator[Problem]:
-    """The fields that a rule decides and that say something else; where its table is wrong, that comes first."""
-    fields = {one.name: one for section in sections for one in section.fields}
-    faulty = {problem.section for problem in found.problems}
+def _broken_rules(sections: tuple[ContractSection, ...], reply: ReplyValues) -> Iterator[Problem]:
+    """Yield a problem for each field that differs from what its rule decides; skip rules of faulty tables."""
+    fields = {column.name: column for section in sections for column in section.fields}
+    faulty = {problem.section for problem in reply.problems}
     for name, ruled in fields.items():
-        if ruled.rule is None or name not in found.values or ruled.rule.table not in found.values:
+        if ruled.rule is None or name not in reply.values or ruled.rule.table not in reply.values:
             continue
         table = fields[ruled.rule.table]
-        decision = ruled.rule.decide(found.values[table.name])
-        said = str(found.values[name] or UNKNOWN)
-        if table.section not in faulty and normalize_title(said) not in {
+        decision = ruled.rule.decide(reply.values[table.name])
+        value_text = str(reply.values[name] or UNKNOWN)
+        if table.section not in faulty and normalize_title(value_text) not in {
             normalize_title(value) for value in decision.values or (UNKNOWN,)
         }:
             by = " or ".join(short_repr(value) for value in decision.values) or UNKNOWN
-            message = f"found {short_repr(said)}; by the rule it is {by}, as {decision.because}"
-            yield _problem(message, found.lines[name], ruled.section, ruled.title)
+            message = f"found {short_repr(value_text)}; by the rule it is {by}, as {decision.because}"
+            yield _problem(message, reply.lines[name], ruled.section, ruled.title)
 
 
 def _few(problems: Iterator[Problem], section: str) -> list[Problem]:
-    """The first problems of a section, and how many more there are."""
-    kept = list(islice(problems, _MOST_COMPLAINTS))
+    """Return the first problems of a section, and how many more there are."""
+    first = list(islice(problems, _MOST_COMPLAINTS))
     more = sum(1 for _ in islice(problems, _MOST_COUNTED))
     many = f"{more} or more" if more == _MOST_COUNTED else f"{more} more"
-    return [*kept, _problem(f"{many} faults like these", None, section)] if more else kept
+    return [*first, _problem(f"{many} faults like these", None, section)] if more else first
 
 
-def _hint(page: ReplyDocument, section: ContractSection) -> str:
-    """What to write where a section is missing: its heading, or what nearly is one."""
-    if page.open_fence is not None:
-        return f"the code block that begins in line {page.open_fence} is never closed"
-    titles = {normalize_title(heading.title): heading for heading in page.headings if heading.name is None}
+def _hint(document: ReplyDocument, section: ContractSection) -> str:
+    """Return what to write for a missing section: its heading, and the one that nearly matches."""
+    if document.open_fence is not None:
+        return f"the code block that begins in line {document.open_fence} is never closed"
+    titles = {normalize_title(heading.title): heading for heading in document.headings if heading.name is None}
     near = difflib.get_close_matches(
         normalize_title(section.name), [title for title in islice(titles, 200) if title], n=1, cutoff=0.7
     )
-    had = f", found {short_repr(titles[near[0]].title)} in line {titles[near[0]].at + 1}" if near else ""
+    near_miss = f", found {short_repr(titles[near[0]].title)} in line {titles[near[0]].at + 1}" if near else ""
     body = section.body
     what = "" if body is None else f" and {describe_expected(body)}"
-    return f"allowed: a heading ## {section.name}{what}{had}"
+    return f"allowed: a heading ## {section.name}{what}{near_miss}"
 
 
 def _problem(message: str, line: int | None, section: str, label: str | None = None) -> Problem:
@@ -256,7 +256,7 @@ SOURCE = "Source"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim: where it stands, its text, and either its source or, for an assumption, the cheapest test."""
+    """A claim: its section, line and text, and either its source or, for an assumption, the cheapest test."""
 
     section: str
     line: int
@@ -266,35 +266,35 @@ class Claim:
 
     @property
     def is_assumption(self) -> bool:
-        """Whether nothing shows it yet."""
+        """Whether it has no source yet."""
         return self.source is None
 
 
 def claims(text: str, sources: Collection[str] = (SOURCE,)) -> list[Claim]:
-    """The claims of a text: rows with a column of sources, and all that is marked; quotes and code claim nothing."""
+    """Return the claims of a text: rows with a source column, and everything marked; not in quotes and code."""
     titles = {normalize_column(source) for source in sources}
-    found = [
+    listed = [
         claim
         for passage in ReplyDocument(text).all_sections()
         for claim in (*_in_tables(passage, titles), *_in_pieces(passage, titles))
     ]
-    return sorted(found, key=lambda claim: claim.line)
+    return sorted(listed, key=lambda claim: claim.line)
 
 
 def _in_tables(passage: ReplySection, titles: Collection[str]) -> Iterator[Claim]:
     for table in tables(passage):
-        place = next((at for at, title in enumerate(table.head) if normalize_column(title) in titles), None)
+        column = next((at for at, title in enumerate(table.head) if normalize_column(title) in titles), None)
         for number, cells in table.rows:
-            said = cells[place] if place is not None and place < len(cells) else ""
-            marked = next((mark for cell in (said, *cells) if (mark := split_assumption(cell)) is not None), None)
+            source = cells[column] if column is not None and column < len(cells) else ""
+            marked = next((mark for cell in (source, *cells) if (mark := split_assumption(cell)) is not None), None)
             if marked is not None:
                 yield Claim(passage.heading.title, number, _claimed(cells[0], marked[0]), None, marked[1])
-            elif said and not is_blank(said) and not is_blank(cells[0]):
-                yield Claim(passage.heading.title, number, cells[0], said, None)
+            elif source and not is_blank(source) and not is_blank(cells[0]):
+                yield Claim(passage.heading.title, number, cells[0], source, None)
 
 
 def _claimed(first: str, before: str) -> str:
-    """What an assumption is about: the first cell of its row, or what stands before the mark."""
+    """Return what an assumption is about: the first cell of its row, or the text before the mark."""
     if split_assumption(first) is not None:
         return before
     return "" if is_blank(first) or is_unknown(first) else first

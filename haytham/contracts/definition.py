@@ -1,11 +1,7 @@
-"""The fields of a contract: where each is located in a reply, what it may hold, and what is asked.
+"""A contract: read from its JSON, and rendered for people and prompts.
 
-As in document kinds, `x-location` is where a field is visible: `Problem` is a whole section (prose for a string, a list
-for strings, a table for objects), `Verdict / Decision` the bullet *Decision* under *Verdict*.
-
-A contract for whom it asks: an outline for a person to fill in, and a description for a prompt.
-
-A contract: read from its JSON, asked about texts, and drawn for whom it asks.
+`x-location` states where a field is in a reply: `Problem` is a whole section (prose for a string, a list for strings, a
+table for objects), `Verdict / Decision` is the bullet *Decision* under *Verdict*.
 """
 
 from __future__ import annotations
@@ -36,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrefillSource:
-    """Where a page finds what earlier texts say: a section, the rows of it that count, and what becomes of them.
+    """Where a worksheet looks in earlier texts: a section, which of its rows, and what to copy from them.
 
-    `take` gives a column's text by its name, or by a pattern like `ASSUMPTION: {Cheapest test}`; columns with the same
-    title need no word. `idea` and `assumptions` name no section but the idea, and all that is marked.
+    `take` maps a column to a column by name, or to a pattern like `ASSUMPTION: {Cheapest test}`; columns with equal
+    titles need no entry. The sections `idea` and `assumptions` stand for the idea, and for everything marked.
     """
 
     section: str
@@ -50,11 +46,11 @@ class PrefillSource:
 
 @dataclass(frozen=True, eq=False)
 class ContractField:
-    """One field: its seat, its form and type, its limits, and what a page says of it before anybody has answered.
+    """A field: its location, form and type, its limits, and what the page asks before it is answered.
 
-    `least` and `most` count characters of text, and items of a list or rows of a table. `source` marks the column that
-    says where the numbers beside it are from, `chosen` a number that is decided and needs none, `proven` the values
-    that only a source can give.
+    `least` and `most` count characters of text, items of a list or rows of a table. `source` marks the column with the
+    source of the numbers beside it, `chosen` a number that is decided and needs no source, `proven` the values that
+    need a source.
     """
 
     name: str
@@ -83,7 +79,7 @@ class ContractField:
 
     @cached_property
     def title(self) -> str:
-        """What stands over the column or before the colon: a unit that the words do not name stands behind them."""
+        """The title of the column or the label of the bullet, with the unit if it does not name one."""
         name = self.label or self.section
         return f"{name} ({self.unit})" if self.unit and "(" not in name else name
 
@@ -95,24 +91,24 @@ class ContractField:
 
 @dataclass(frozen=True, eq=False)
 class ContractSection:
-    """A section of a reply and the fields seated in it: bullets, or one field that fills it."""
+    """A section of a reply and its fields: bullets, or one field that fills it."""
 
     name: str
     fields: tuple[ContractField, ...]
 
     @property
     def body(self) -> ContractField | None:
-        """The field that fills the section, where one does."""
+        """The field that fills the section, or None."""
         return self.fields[0] if self.fields[0].label is None else None
 
     @property
     def required(self) -> bool:
-        """Whether the section must be there."""
+        """Whether the section is required."""
         return any(field.required for field in self.fields)
 
 
 def parse_sections(schema: Mapping[str, Any]) -> tuple[ContractSection, ...]:
-    """The sections of a contract, in the order of its schema."""
+    """Return the sections of a contract, in the order of its schema."""
     required = schema.get("required", ())
     grouped: dict[str, list[ContractField]] = {}
     for name, about in schema["properties"].items():
@@ -123,7 +119,7 @@ def parse_sections(schema: Mapping[str, Any]) -> tuple[ContractSection, ...]:
 
 
 def parse_origin(said: Any) -> PrefillSource:
-    """Where something is found: a seat, or a map of a seat, the rows that count, and what is taken of them."""
+    """Parse an `x-from`: a location, or a map of a location, the rows to use and what to copy from them."""
     about = {"from": said} if isinstance(said, str) else said
     section, _, label = about["from"].partition(" / ")
     where = ((title, (value,) if isinstance(value, str) else tuple(value)) for title, value in _pairs(about, "where"))
@@ -131,14 +127,14 @@ def parse_origin(said: Any) -> PrefillSource:
 
 
 def _pairs(about: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    found = about.get(name, {})
-    return list({"": found}.items() if isinstance(found, str) else found.items())
+    mapping = about.get(name, {})
+    return list({"": mapping}.items() if isinstance(mapping, str) else mapping.items())
 
 
 def _field(
-    name: str, about: Mapping[str, Any], seat: str, *, required: bool, rule: DecisionRule | None = None
+    name: str, about: Mapping[str, Any], location: str, *, required: bool, rule: DecisionRule | None = None
 ) -> ContractField:
-    section, _, label = seat.partition(" / ")
+    section, _, label = location.partition(" / ")
     items = about.get("items", {})
     origins = about.get("x-from", [])
     return ContractField(
@@ -184,7 +180,7 @@ _RULES = (
 
 
 def template(sections: tuple[ContractSection, ...]) -> str:
-    """The page before anybody has answered: headings, what is asked in quotes, heads of tables and empty rows."""
+    """Return the page before it is filled in: headings, questions as quotes, table heads and empty rows."""
     parts = [
         part
         for section in sections
@@ -195,7 +191,7 @@ def template(sections: tuple[ContractSection, ...]) -> str:
 
 
 def render_questions(section: ContractSection) -> str:
-    """What a section asks, as a quote, and what its cells may hold where that is not plain."""
+    """Return the questions of a section as a quote, with the allowed values that are not obvious."""
     body = section.body
     cells = section.fields if body is None else body.columns
     legend = [f"> - {words}" for cell in cells if (words := _words(cell))]
@@ -204,25 +200,25 @@ def render_questions(section: ContractSection) -> str:
 
 
 def _words(cell: ContractField) -> str:
-    """What a column or a bullet asks for and may hold, in short; nothing where its title says it all."""
+    """Return what a column or a bullet asks for and allows; empty if its title says it all."""
     allowed = ", ".join(cell.allowed)
     if cell.minimum is not None and cell.maximum is not None:
         allowed = f"{cell.minimum:g} to {cell.maximum:g}"
     name = f"{cell.label} ({allowed})" if allowed else str(cell.label)
-    said = [cell.ask] if cell.ask else []
-    said += [f"The rule: {cell.rule.words}."] if cell.rule is not None else []
-    return f"{name}: {' '.join(said)}" if said else name if allowed else ""
+    sentences = [cell.ask] if cell.ask else []
+    sentences += [f"The rule: {cell.rule.words}."] if cell.rule is not None else []
+    return f"{name}: {' '.join(sentences)}" if sentences else name if allowed else ""
 
 
 def table(body: ContractField, rows: Sequence[Mapping[str, str]]) -> str:
-    """A table: its head and the texts of its cells by column."""
+    """Return a Markdown table: the head, and the texts of each row by column."""
     lines = [" | ".join(column.title for column in body.columns), " | ".join("---" for _ in body.columns)]
     lines += [" | ".join(row.get(column.name, "") for column in body.columns) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def bullets(section: ContractSection, values: Mapping[str, str]) -> str:
-    """The bullets of a section."""
+    """Return the bullets of a section."""
     return "\n".join(f"- {field.title}: {values.get(field.name, '')}".rstrip() for field in section.fields)
 
 
@@ -236,13 +232,13 @@ def _empty(section: ContractSection) -> str:
 
 
 def prompt_text(sections: tuple[ContractSection, ...]) -> str:
-    """What a reply must hold, for whom or what writes it."""
+    """Return what a reply must have, for a prompt."""
     head = "Write Markdown with these sections under these very headings; other text is welcome around them."
     return "\n\n".join([head, *(_described(section) for section in sections), _RULES]) + "\n"
 
 
 def _described(section: ContractSection) -> str:
-    """A section: its heading, its form, its question, and what its cells may hold where their titles do not say it."""
+    """Return a section for a prompt: heading, form, question, and the allowed values of its cells."""
     body = section.body
     optional = "" if section.required else ", or leave it out"
     if body is None:
@@ -274,7 +270,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """What must be in a reply: sections with their fields. `recall` is what a page shows of earlier texts."""
+    """What a reply must have: sections with fields. `recall`: what a worksheet repeats from earlier texts."""
 
     name: str
     about: str
@@ -287,33 +283,33 @@ class Contract:
         return {field.name: field for section in self.sections for field in section.fields}
 
     def validate(self, text: str, *, accepted: str = "") -> list[Problem]:
-        """Return what is wrong with a reply: section, label and line, what was found and what is allowed.
+        """Return the problems of a reply: section, label and line, what was found and what is allowed.
 
-        Faults that the `accepted` text has, too, are left out: a person wrote them and they stay. Broken rules are not.
+        Problems that the `accepted` text also has are skipped, since a person wrote them; broken rules are not.
         """
         problems = parse_reply(self.sections, text).problems
         if not problems or not accepted:
             return problems
-        there = ReplyDocument(accepted, [section.name for section in self.sections]).sections
-        sections = tuple(section for section in self.sections if section.name in there)
-        known = {_fault(problem) for problem in parse_reply(sections, accepted, rules=False).problems}
-        return [problem for problem in problems if _fault(problem) not in known]
+        written = ReplyDocument(accepted, [section.name for section in self.sections]).sections
+        sections = tuple(section for section in self.sections if section.name in written)
+        accepted_faults = {_fault(problem) for problem in parse_reply(sections, accepted, rules=False).problems}
+        return [problem for problem in problems if _fault(problem) not in accepted_faults]
 
     def parse(self, text: str) -> dict[str, Any]:
-        """The values found in a reply by field, as far as they could be read; None where it says unknown."""
+        """Return the values of a reply by field, as far as they could be read; None for unknown."""
         return parse_reply(self.sections, text).values
 
     def claims(self, text: str) -> list[Claim]:
-        """What a reply claims: each claim with its source, or with the cheapest test where it is an assumption."""
+        """Return the claims of a reply, each with its source, or with the cheapest test of an assumption."""
         cells = (cell for section in self.sections for field in section.fields for cell in (field, *field.columns))
         return check.claims(text, {check.SOURCE, *(str(cell.label) for cell in cells if cell.source)})
 
     def template(self) -> str:
-        """The page before anybody has answered."""
+        """Return the page before it is filled in."""
         return template(self.sections)
 
     def prompt_text(self) -> str:
-        """What a reply must hold, in plain text for a prompt."""
+        """Return what a reply must have, for a prompt."""
         return prompt_text(self.sections)
 
 
@@ -322,7 +318,7 @@ def _fault(problem: Problem) -> tuple[str | None, str | None, str]:
 
 
 def load_contract(name: str, own: Mapping[str, bytes] | None = None) -> Contract:
-    """A contract by its name: the workflow's own, from its files by name, else the one that is shipped."""
+    """Return a contract by name: from the workflow's files, else the shipped one."""
     if _NAME.fullmatch(name) is None:
         raise InvalidArgument("contract", name, "a name in small letters, digits, - and _")
     data = (own or {}).get(contract_file(name))
@@ -330,7 +326,7 @@ def load_contract(name: str, own: Mapping[str, bytes] | None = None) -> Contract
 
 
 def contract_file(name: str) -> str:
-    """The file of a contract, within a workflow's folder."""
+    """Return the path of a contract's file in a workflow's folder."""
     return f"{FOLDER}/{name}.json"
 
 
@@ -346,19 +342,19 @@ def _shipped(name: str) -> Contract:
 
 @lru_cache(maxsize=64)
 def parse_contract(name: str, data: bytes) -> Contract:
-    """Read a contract from the bytes of its JSON file; InvalidDocument with every fault, its line and key."""
+    """Read a contract from its JSON; InvalidDocument with every fault, its line and key."""
     text, schema = _load(name, data)
-    wrong = list(islice(validate_definition(schema), _MOST_FAULTS)) or _version_faults(name, schema)
-    if wrong:
+    faults = list(islice(validate_definition(schema), _MOST_FAULTS)) or _version_faults(name, schema)
+    if faults:
         lines = _lines(text)
-        raise InvalidDocument([_problem(name, said, _line(lines, path), path) for path, said in wrong])
+        raise InvalidDocument([_problem(name, message, _line(lines, path), path) for path, message in faults])
     recall = schema.get("x-recall", [])
     origins = tuple(parse_origin(origin) for origin in (recall if isinstance(recall, list) else [recall]))
     return Contract(name, schema.get("description", ""), parse_sections(schema), origins)
 
 
 def _version_faults(name: str, schema: Mapping[str, Any]) -> list[tuple[Path, str]]:
-    """Where a contract says that it is another one, or of a newer format than this release reads."""
+    """Return faults of the name and format version."""
     said, own = schema.get("x-contract"), f"{name}/{VERSION}"
     return [] if said in (None, own) else [(("x-contract",), f"found {short_repr(said)}; allowed: {own}")]
 
@@ -376,16 +372,16 @@ def _load(name: str, data: bytes) -> tuple[str, Any]:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in unique:
             raise ValueError(f"found the key {key[:80]} twice; allowed: once")
-        found[key] = value
-    return found
+        unique[key] = value
+    return unique
 
 
 def _lines(text: str) -> dict[Path, int]:
-    """The line of every key, as JSON is YAML, too; none where it is not quite."""
+    """Return the line of every key, read as YAML; empty if the JSON is not valid YAML."""
     try:
         return load_yaml(text)[1]
     except InvalidYaml:
@@ -393,7 +389,7 @@ def _lines(text: str) -> dict[Path, int]:
 
 
 def _line(lines: Mapping[Path, int], path: Path) -> int:
-    """The line of a key, else of the nearest map around it."""
+    """Return the line of a key, or of the nearest map around it."""
     for end in range(len(path), -1, -1):
         if path[:end] in lines:
             return lines[path[:end]]

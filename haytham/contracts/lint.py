@@ -1,4 +1,4 @@
-"""Is a JSON document a contract? Every key must be known and fit, and what the keys say together must make sense."""
+"""Check that a JSON document is a contract: known keys with valid values that fit together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRUE = (lambda value: isinstance(value, bool), "true, false")
 _COUNT = (lambda value: type(value) is int and 0 <= value <= _MOST, f"0 to {_MOST}")
 _NUMBER = (lambda value: type(value) in (int, float) and abs(value) < _LARGEST, "a number")
 _MAP = (lambda value: isinstance(value, dict) and bool(value), "a map")
-_TEXTS = (lambda value: isinstance(value, list) and all(_TEXT[0](one) for one in value), "a list of texts")
+_TEXTS = (lambda value: isinstance(value, list) and all(_TEXT[0](item) for item in value), "a list of texts")
 _CHOICES = (
     lambda value: (
         _TEXTS[0](value)
@@ -31,7 +31,7 @@ _CHOICES = (
     ),
     "words",
 )
-_ORIGIN = (lambda value: all(_is_origin(one) for one in (value if isinstance(value, list) else [value])), "seats")
+_ORIGIN = (lambda value: all(_is_origin(item) for item in (value if isinstance(value, list) else [value])), "locations")
 _ANY: tuple[Callable[[Any], bool], str] = (lambda _: True, "anything")
 _RULE = (lambda value: _is_rule(value), "of and cases, or of, highest and take")  # noqa: PLW0108 - defined below
 
@@ -50,7 +50,7 @@ _NUMBERS = ("integer", "number")
 
 
 def field_form(about: Mapping[str, Any], *, is_bullet: bool) -> Form:
-    """How a field is seated: as its type says, and as a bullet or a section."""
+    """Return the form of a field, by its type and whether it is a bullet."""
     if is_bullet:
         return "scalar"
     if about["type"] == "array":
@@ -59,19 +59,19 @@ def field_form(about: Mapping[str, Any], *, is_bullet: bool) -> Form:
 
 
 def validate_definition(schema: Any) -> Iterator[Fault]:
-    """What is wrong with a contract: the path to each fault, and a sentence."""
+    """Yield the faults of a contract: the path to each, and a sentence."""
     if not isinstance(schema, dict):
         yield (), f"found {short_repr(schema)}; allowed: a map, with type object and properties"
         return
     shape = [*_keys((), schema, _TOP, ("type", "properties"))]
     if not shape:
         shape = [fault for name in schema["properties"] for fault in _field((name,), schema["properties"][name])]
-        shape = [(("properties", *path), said) for path, said in shape]
+        shape = [(("properties", *path), message) for path, message in shape]
     yield from shape or _contradictions(schema)
 
 
 def _keys(path: Path, about: Any, known: Mapping[str, Any], needed: tuple[str, ...]) -> Iterator[Fault]:
-    """Whether a map has the keys it needs and no others, each with a value that fits."""
+    """Yield the faults of a map: missing and unknown keys, invalid values."""
     if not isinstance(about, dict):
         yield path, f"found {short_repr(about)}; allowed: a map"
         return
@@ -81,13 +81,13 @@ def _keys(path: Path, about: Any, known: Mapping[str, Any], needed: tuple[str, .
         if fits is None:
             near = difflib.get_close_matches(name, list(known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
-            yield (*path, name), f"is no key here; {hint}"
+            yield (*path, name), f"unknown key; {hint}"
         elif not fits(value):
             yield (*path, name), f"found {short_repr(value)}; allowed: {words}"
 
 
 def _field(path: Path, about: Any) -> Iterator[Fault]:
-    """Whether a property of the contract is a field."""
+    """Yield the faults of a field."""
     if not isinstance(about, dict) or not isinstance(about.get("x-location"), str):
         yield path, f"found {short_repr(about)}; allowed: a map with type and x-location"
         return
@@ -136,7 +136,7 @@ def _columns(path: Path, columns: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _table(path: Path, about: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[Fault]:
-    """Whether what a table says of its columns is true of them."""
+    """Yield the faults of what a table says about its columns."""
     unknown = [name for name in about["items"].get("required", ()) if name not in columns]
     if unknown:
         yield (*path, "items", "required"), f"found {short_repr(unknown)}; allowed: {', '.join(columns)}"
@@ -159,14 +159,14 @@ def _scalar(path: Path, about: Mapping[str, Any], known: Mapping[str, Any]) -> I
         yield (*path, "type"), f"found {short_repr(about.get('type'))}; allowed: {', '.join(_SCALARS)}"
     allowed = about.get("enum", ()) if not shape else ()
     for name in ("x-proven", "default"):
-        said = about.get(name, [])
-        wrong = [value for value in (said if isinstance(said, list) else [said]) if allowed and value not in allowed]
+        given = about.get(name, [])
+        wrong = [value for value in (given if isinstance(given, list) else [given]) if allowed and value not in allowed]
         if wrong:
             yield (*path, name), f"found {short_repr(wrong[0])}; allowed: {', '.join(map(str, allowed))}"
 
 
 def _without_source(path: Path, cells: list[Any]) -> Iterator[Fault]:
-    """Numbers stand beside a source, or are marked as chosen."""
+    """Yield a fault if numbers have no source column beside them and are not marked as chosen."""
     claimed = [cell["x-location"] for cell in cells if cell.get("type") in _NUMBERS and not cell.get("x-choice")]
     if claimed and not any(cell.get("x-source") for cell in cells):
         yield (
@@ -176,27 +176,27 @@ def _without_source(path: Path, cells: list[Any]) -> Iterator[Fault]:
 
 
 def _contradictions(schema: Mapping[str, Any]) -> Iterator[Fault]:
-    """What no single key shows: seats taken twice, fields that are none, rules of tables that are not there."""
+    """Yield faults between keys: a location used twice, unknown fields, rules about tables that do not exist."""
     fields = schema["properties"]
     unknown = [name for name in schema.get("required", ()) if name not in fields]
     if unknown:
         yield ("required",), f"found {short_repr(unknown)}; allowed: {', '.join(fields)}"
-    seats: dict[tuple[str, str], str] = {}
+    locations: dict[tuple[str, str], str] = {}
     for name, about in fields.items():
         section, _, label = about["x-location"].partition(" / ")
         same = (
-            seats[seat]
-            for seat in seats
+            locations[seat]
+            for seat in locations
             if seat[0] == normalize_title(section) and (seat[1] in ("", normalize_title(label)) or not label)
         )
         other = next(same, None)
         if other is not None:
             yield (
                 ("properties", name, "x-location"),
-                f"found {short_repr(about['x-location'])}, the seat of {other}; allowed: once",
+                f"found {short_repr(about['x-location'])}, the location of {other}; allowed: once",
             )
-        seats[normalize_title(section), normalize_title(label)] = name
-        yield from ((("properties", name, *path), said) for path, said in _references(about, fields))
+        locations[normalize_title(section), normalize_title(label)] = name
+        yield from ((("properties", name, *path), message) for path, message in _references(about, fields))
     for path, cells in _bullets(fields):
         yield from _without_source(path, cells)
 
@@ -227,7 +227,7 @@ def _references(about: Mapping[str, Any], fields: Mapping[str, Any]) -> Iterator
 
 
 def _bullets(fields: Mapping[str, Any]) -> Iterator[tuple[Path, list[Any]]]:
-    """The bullets of each section, with the path to the first."""
+    """Return the bullets of each section, with the path to the first."""
     grouped: dict[str, dict[str, Any]] = {}
     for name, about in fields.items():
         section, _, label = about["x-location"].partition(" / ")
@@ -246,8 +246,8 @@ def _is_row(row: Any, columns: Mapping[str, Any]) -> bool:
     return isinstance(row, dict) and row.keys() <= columns.keys() and all(_TEXT[0](text) for text in row.values())
 
 
-def _is_origin(said: Any) -> bool:
-    about = {"from": said} if isinstance(said, str) else said
+def _is_origin(origin: Any) -> bool:
+    about = {"from": origin} if isinstance(origin, str) else origin
     if not isinstance(about, dict) or not about.keys() <= {"from", "where", "take"}:
         return False
     take, where = about.get("take", {}), about.get("where", {})
@@ -272,6 +272,6 @@ def _is_rule(value: Any) -> bool:
 def _is_case(case: Any) -> bool:
     if not isinstance(case, dict) or not isinstance(case.get("then"), str) or not case.keys() <= {"then", "any"}:
         return False
-    said = case.get("any", {})
-    flat = [one for value in _values(said) for one in (value if isinstance(value, list) else [value])]
-    return isinstance(said, dict) and all(isinstance(one, str) for one in flat)
+    conditions = case.get("any", {})
+    flat = [text for value in _values(conditions) for text in (value if isinstance(value, list) else [value])]
+    return isinstance(conditions, dict) and all(isinstance(text, str) for text in flat)

@@ -1,8 +1,6 @@
-"""A reply as people and models write Markdown, cut at its headings. Fences, comments and quotes hold none.
+"""Read a reply as people and models write Markdown: its headings, tables, lists, labelled values and paragraphs.
 
-Nothing in a text makes this raise, and it takes time by the length of the text alone.
-
-What stands in a passage: tables, items of lists, values behind labels, paragraphs; with the line of each.
+Code, comments and quotes hold no headings. No text makes this raise, and it takes time linear in the text's length.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _BOLD_LEVEL = 7  # below every heading: whatever heading follows ends it
 
 
 def normalize_title(title: str) -> str:
-    """A title as it is compared: without case, emphasis, numbering, and signs at its ends; a very long one is none."""
+    """Return a title for comparison: no case, emphasis, numbering or punctuation at its ends; empty if very long."""
     return "" if len(title) > LONGEST_TITLE else _key(title)
 
 
@@ -40,14 +38,14 @@ def _key(title: str) -> str:
 
 
 def is_fence(line: str) -> bool:
-    """Whether a line opens a block of code."""
-    found = _FENCE.match(line)
-    return found is not None and not (found[1][0] == "`" and "`" in found[2])
+    """Return whether a line opens a code block."""
+    match = _FENCE.match(line)
+    return match is not None and not (match[1][0] == "`" and "`" in match[2])
 
 
 @dataclass(frozen=True, eq=False)
 class Heading:
-    """A heading: the index of its line and of the one below it, its level and title, and which name asked for it is."""
+    """A heading: the index of its line and of the line below it, level, title, and the expected name it matches."""
 
     at: int
     below: int
@@ -58,7 +56,7 @@ class Heading:
 
 @dataclass(frozen=True, eq=False)
 class ReplySection:
-    """What stands under a heading, up to the next one of its level or of a name asked for."""
+    """The lines below a heading, up to the next one of its level or with an expected name."""
 
     page: ReplyDocument
     heading: Heading
@@ -66,21 +64,21 @@ class ReplySection:
 
     @property
     def number(self) -> int:
-        """The line of the heading."""
+        """The line number of the heading."""
         return self.heading.at + 1
 
     def lines(self) -> Iterator[tuple[int, str, int]]:
-        """Number, text and sort of each line."""
+        """Yield number, text and kind of each line."""
         for at in range(self.heading.below, self.end):
             yield at + 1, self.page.lines[at], self.page.sorts[at]
 
     def source(self) -> str:
-        """The text as it was written, without blank lines around it."""
+        """Return the text as written, without blank lines around it."""
         return "\n".join(self.page.source[self.heading.below : self.end]).strip("\n")
 
 
 class ReplyDocument:
-    """The lines of a text without its comments and front matter, the sort of each, and its headings."""
+    """The lines of a text without comments and front matter, the kind of each, and its headings."""
 
     def __init__(self, text: str, names: Iterable[str] = ()) -> None:
         self.names = {normalize_title(name): name for name in names}
@@ -96,15 +94,15 @@ class ReplyDocument:
 
     @cached_property
     def sections(self) -> dict[str, list[ReplySection]]:
-        """The passages under each name asked for: more than one where its heading stands twice."""
-        found: dict[str, list[ReplySection]] = {}
+        """The sections of each expected name; more than one if its heading is repeated."""
+        by_name: dict[str, list[ReplySection]] = {}
         for at, heading in enumerate(self.headings):
             if heading.name is not None:
-                found.setdefault(heading.name, []).append(ReplySection(self, heading, self._end(at)))
-        return found
+                by_name.setdefault(heading.name, []).append(ReplySection(self, heading, self._end(at)))
+        return by_name
 
     def all_sections(self) -> Iterator[ReplySection]:
-        """The passages under all headings, each up to the next; what stands before the first is under none."""
+        """Yield the sections of all headings, each up to the next; first the text before any heading."""
         top = Heading(-1, 0, 0, "", None)
         ends = [heading.at for heading in self.headings[1:]] + [len(self.lines)]
         first = self.headings[0].at if self.headings else len(self.lines)
@@ -113,10 +111,10 @@ class ReplyDocument:
             yield ReplySection(self, heading, end)
 
     def extra_sections(self) -> list[ReplySection]:
-        """The passages under headings that nobody asked for and that stand in no passage that was."""
-        inside = max((passage.end for found in self.sections.values() for passage in found), default=0)
+        """Return the sections with other headings that are outside of all expected sections."""
+        inside = max((passage.end for named in self.sections.values() for passage in named), default=0)
         taken = bytearray(inside)
-        for passage in (passage for found in self.sections.values() for passage in found):
+        for passage in (passage for named in self.sections.values() for passage in named):
             taken[passage.heading.at : passage.end] = b"\x01" * (passage.end - passage.heading.at)
         alone = (passage for passage in self.all_sections() if passage.heading.at >= 0 and passage.heading.name is None)
         return [passage for passage in alone if passage.heading.at >= inside or not taken[passage.heading.at]]
@@ -131,7 +129,7 @@ class ReplyDocument:
 
 
 class HeadingScanner:
-    """Goes over the lines of a page once: which are code or quotes, where comments are, which are headings."""
+    """Scans the lines of a page once for code, quotes, comments and headings."""
 
     def __init__(self, page: ReplyDocument) -> None:
         self._page, self._lines = page, page.lines
@@ -159,9 +157,9 @@ class HeadingScanner:
             self.fence = ""
 
     def _outside(self, at: int, line: str) -> None:
-        found = _FENCE.match(line)
-        if found is not None and is_fence(line):
-            self.fence, self.opened = found[1], at + 1
+        match = _FENCE.match(line)
+        if match is not None and is_fence(line):
+            self.fence, self.opened = match[1], at + 1
             self._page.sorts[at] = CODE
         elif line.lstrip().startswith(">"):
             self._page.sorts[at] = QUOTE
@@ -170,8 +168,8 @@ class HeadingScanner:
             self._note_heading(at, line)
 
     def _uncommented(self, at: int, line: str) -> str:
-        """A line without its comments; one that nothing closes, or that is escaped, is text."""
-        kept: list[str] = []
+        """Return a line without its comments; an unclosed or escaped one is text."""
+        parts: list[str] = []
         start, opened = 0, line.find("<!--")
         while opened >= 0:
             closed = line.find("-->", opened + 2)
@@ -181,22 +179,22 @@ class HeadingScanner:
             if closed < 0:
                 self._in_comment = at < self._last_close
                 end = opened if self._in_comment else len(line)
-                return "".join([*kept, line[start:end]])
-            kept.append(line[start:opened])
+                return "".join([*parts, line[start:end]])
+            parts.append(line[start:opened])
             start = closed + 3
             opened = line.find("<!--", start)
-        return "".join([*kept, line[start:]])
+        return "".join([*parts, line[start:]])
 
     def _note_heading(self, at: int, line: str) -> None:
-        found = _HEADING.match(line)
-        if found is not None:
-            title = found[2].strip().rstrip("#").rstrip()
-            self.headings.append(Heading(at, at + 1, len(found[1]), title, self._name(title)))
+        match = _HEADING.match(line)
+        if match is not None:
+            title = match[2].strip().rstrip("#").rstrip()
+            self.headings.append(Heading(at, at + 1, len(match[1]), title, self._name(title)))
         elif len(line) <= LONGEST_TITLE and self._page.names.get(normalize_title(line)) is not None:
             self._note_other_heading(at, line.strip())
 
     def _note_other_heading(self, at: int, line: str) -> None:
-        """A line that is a name asked for, and all bold or underlined."""
+        """Record a heading that is not written with #: an expected name that is bold or underlined."""
         below = self._lines[at + 1].strip() if at + 1 < len(self._lines) else ""
         name = self._page.names[normalize_title(line)]
         if line.startswith(("**", "__")) and line.rstrip(":").endswith(("**", "__")):
@@ -205,7 +203,7 @@ class HeadingScanner:
             self.headings.append(Heading(at, at + 2, 1 if below[0] == "=" else 2, line, name))
 
     def _name(self, title: str) -> str | None:
-        """Which name asked for a title is: all of it, or what stands before a colon, a bracket or a dash."""
+        """Return the expected name that a title matches: all of it, or the part before a colon, bracket or dash."""
         names = self._page.names
         return names.get(normalize_title(title)) or names.get(
             normalize_title(_TAIL.split(title[:LONGEST_TITLE], maxsplit=1)[0])
@@ -213,7 +211,7 @@ class HeadingScanner:
 
 
 def _drop_front_matter(lines: list[str]) -> None:
-    """Blank the front matter that a text begins with: keys and values between two lines of three dashes."""
+    """Blank the front matter at the top: keys and values between two lines of three dashes."""
     first = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
     if lines[first : first + 1] != ["---"] or not _FACT.match("".join(lines[first + 1 : first + 2])):
         return
@@ -226,7 +224,7 @@ def _drop_front_matter(lines: list[str]) -> None:
 
 
 def _unwrap(lines: list[str]) -> None:
-    """Blank the fence around a whole reply that was given as a block of Markdown; a sentence before it is no matter."""
+    """Blank the fence around a reply that is one Markdown code block; a sentence may precede it."""
     first = next((at for at, line in enumerate(lines) if line.startswith(("```", "~~~", "#"))), len(lines))
     last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip()), first)
     if last == first or lines[first].startswith("#"):
@@ -245,7 +243,7 @@ _LONGEST_LABEL = 80
 
 @dataclass(frozen=True)
 class Table:
-    """A table: the titles of its columns, and number and cells of each row."""
+    """A table: the titles of its columns, and line number and cells of each row."""
 
     number: int
     head: list[str]
@@ -254,7 +252,7 @@ class Table:
 
 @dataclass
 class Block:
-    """A paragraph or an item of a list: the number of its first line, and its text in one."""
+    """A paragraph or a list item: the number of its first line, and its text as one line."""
 
     number: int
     text: str
@@ -262,26 +260,26 @@ class Block:
 
 
 def normalize_column(title: str) -> str:
-    """The title of a column as it is compared: a unit in brackets behind it does not count."""
+    """Return a column's title for comparison, without a unit in brackets."""
     return normalize_title(title.partition("(")[0]) or normalize_title(title)
 
 
 def escape_cell(text: str) -> str:
-    r"""A text as it stands in a cell, an item or behind a label: one line, in which no pipe ends the cell.
+    r"""Return a text as one line for a cell, an item or after a label, with pipes escaped.
 
-    A reply is content, which the documents keep as it is; this is the one place where content itself is escaped.
+    Replies are stored unchanged; this is the only place where their content is escaped.
     """
     line = " ".join(text.split())
     return _BARE_PIPE.sub(r"\\|", line).replace("<!--", "\\<!--")
 
 
 def unescape_cell(text: str) -> str:
-    """The text of a cell, an item or behind a label."""
+    """Return the text of a cell, an item or after a label."""
     return text.replace("\\|", "|").replace("\\<!--", "<!--").strip()
 
 
 def tables(passage: ReplySection) -> list[Table]:
-    """The tables of a passage: rows with or without pipes around them, the rule under the head where there is one."""
+    """Return the tables of a section; outer pipes and the line below the head are optional."""
     return [table for group in _groups(passage) if (table := _table(group)) is not None]
 
 
@@ -320,13 +318,13 @@ def _cells(line: str) -> list[str]:
 
 
 def items(passage: ReplySection) -> list[Block]:
-    """The items of the lists of a passage that say something; what is nested in one is part of it."""
+    """Return the list items of a section that have text; nested items are part of theirs."""
     return [piece for piece in blocks(passage) if piece.is_item and piece.text]
 
 
 def blocks(passage: ReplySection) -> list[Block]:
-    """Paragraphs and items of a passage, in order; no tables, code or quotes."""
-    found: list[tuple[int, list[str], bool]] = []
+    """Return the paragraphs and list items of a section, in order; no tables, code or quotes."""
+    parts: list[tuple[int, list[str], bool]] = []
     margin: int | None = None
     is_open = False
     for number, line, sort in passage.lines():
@@ -336,20 +334,20 @@ def blocks(passage: ReplySection) -> list[Block]:
         item = _ITEM.match(line)
         if item is not None and (margin is None or len(item[1]) <= margin + 1):
             margin = len(item[1]) if margin is None else margin
-            found.append((number, [_BOX.sub("", item[2] or "", count=1)], True))
-        elif found and (is_open or (found[-1][2] and line[0].isspace())):
-            found[-1][1].append(line.strip())
+            parts.append((number, [_BOX.sub("", item[2] or "", count=1)], True))
+        elif parts and (is_open or (parts[-1][2] and line[0].isspace())):
+            parts[-1][1].append(line.strip())
         else:
-            found.append((number, [line.strip()], False))
+            parts.append((number, [line.strip()], False))
             margin = None
         is_open = True
-    return [Block(number, unescape_cell(" ".join(lines)), is_item) for number, lines, is_item in found]
+    return [Block(number, unescape_cell(" ".join(lines)), is_item) for number, lines, is_item in parts]
 
 
-def labelled_values(passage: ReplySection, wanted: Collection[str]) -> list[tuple[str, int, str]]:
-    """Label, line and value of each `- Label: value`, in bold or without a bullet as well; more lines may follow it."""
-    names = {normalize_title(label): label for label in wanted}
-    found: list[tuple[str, int, list[str]]] = []
+def labelled_values(passage: ReplySection, labels: Collection[str]) -> list[tuple[str, int, str]]:
+    """Return label, line and value of each `- Label: value`, also bold or without a bullet, with following lines."""
+    names = {normalize_title(label): label for label in labels}
+    values: list[tuple[str, int, list[str]]] = []
     is_open = False
     for number, line, sort in passage.lines():
         if sort != TEXT or not line.strip():
@@ -359,35 +357,35 @@ def labelled_values(passage: ReplySection, wanted: Collection[str]) -> list[tupl
         head, colon, rest = ((item[2] or "") if item is not None else line).partition(":")
         name = names.get(normalize_title(head)) if colon and len(head) <= _LONGEST_LABEL else None
         if name is not None:
-            found.append((name, number, [rest.strip().removeprefix("**").removeprefix("__")]))
+            values.append((name, number, [rest.strip().removeprefix("**").removeprefix("__")]))
         elif is_open and item is None:
-            found[-1][2].append(line.strip())
+            values[-1][2].append(line.strip())
         is_open = name is not None or (is_open and item is None)
-    return [(name, number, unescape_cell(" ".join(lines))) for name, number, lines in found]
+    return [(name, number, unescape_cell(" ".join(lines))) for name, number, lines in values]
 
 
 def prose(passage: ReplySection, asked: str) -> tuple[str, str]:
-    """The text of a passage without the quote that asks for it: all of it, and what is said in no quote or code."""
-    said: list[str] = []
+    """Return the text of a section without the quoted question: all of it, and only what is in no quote or code."""
+    whole: list[str] = []
     own: list[str] = []
     quoted: list[str] = []
     for _, line, sort in passage.lines():
         if sort == QUOTE:
             quoted.append(line)
             continue
-        said += [*_unasked(quoted, asked), line]
+        whole += [*_unasked(quoted, asked), line]
         own += [line] if sort == TEXT else []
         quoted = []
-    said += _unasked(quoted, asked)
-    return "\n".join(said).strip(), "\n".join(own).strip()
+    whole += _unasked(quoted, asked)
+    return "\n".join(whole).strip(), "\n".join(own).strip()
 
 
 def _unasked(quoted: list[str], asked: str) -> list[str]:
-    """The lines of a quote, but for one that begins with what is asked."""
+    """Return the lines of a quote, unless it begins with the question."""
     words = " ".join(line.lstrip(" \t>") for line in quoted[: asked.count(" ") + 1])
     return [] if asked and to_one_line(words).startswith(to_one_line(asked)) else quoted
 
 
 def to_one_line(text: str) -> str:
-    """A text as it is compared: in one line, without case."""
+    """Return a text for comparison: on one line, without case."""
     return " ".join(text.split()).casefold()

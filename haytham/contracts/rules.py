@@ -1,4 +1,4 @@
-"""Rules that decide a field from the rows of a table, so that a verdict can be checked and not only believed.
+"""Rules that decide a field from the rows of a table, so that a verdict can be checked.
 
 `cases` are tried in order: the first that a row satisfies decides. `highest` takes the row with the greatest sum.
 """
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class RuleCase:
-    """A value, and what a row must say for it to be the one; nothing for the case that is left."""
+    """A value, and what a row must have for it; nothing for the last case."""
 
     then: str
     any: tuple[tuple[str, tuple[str, ...]], ...]
@@ -27,7 +27,7 @@ class RuleCase:
 
 @dataclass(frozen=True)
 class DecisionRule:
-    """Which table decides, and how: by cases, or by the highest sum of some columns."""
+    """A table and how it decides: by cases, or by the highest sum of some columns."""
 
     table: str
     section: str
@@ -38,25 +38,25 @@ class DecisionRule:
 
     @property
     def words(self) -> str:
-        """The rule in a person's words."""
+        """The rule in plain words."""
         if self.highest:
             added = " + ".join(self.titles[name] for name in self.highest)
             return (
                 f"the {self.titles[self.take]} with the highest {added} in {self.section}, where all of them are known"
             )
-        said = [f"{case.then} if any row is {_words(case)}" if case.any else case.then for case in self.cases]
-        return f"by {self.section}, {'; else '.join(said)}"
+        cases = [f"{case.then} if any row is {_words(case)}" if case.any else case.then for case in self.cases]
+        return f"by {self.section}, {'; else '.join(cases)}"
 
     def decide(self, rows: list[Row]) -> RuleResult:
-        """What the rule says to the rows of its table."""
+        """Return what the rule decides for the rows of its table."""
         return self._highest(rows) if self.highest else self._first_case(rows)
 
     def _first_case(self, rows: list[Row]) -> RuleResult:
         for case in self.cases:
             row = next((row for row in rows if _satisfies(case, row)), None)
             if row is not None:
-                said = " and ".join(f"{self.titles[name]} is {row.get(name) or UNKNOWN}" for name, _ in case.any)
-                return RuleResult((case.then,), f"{said}: {row.get(next(iter(self.titles))) or UNKNOWN}")
+                reasons = " and ".join(f"{self.titles[name]} is {row.get(name) or UNKNOWN}" for name, _ in case.any)
+                return RuleResult((case.then,), f"{reasons}: {row.get(next(iter(self.titles))) or UNKNOWN}")
             if not case.any:
                 return RuleResult((case.then,), "no other case of the rule applies")
         return RuleResult((), "no case of the rule applies")
@@ -76,14 +76,14 @@ class DecisionRule:
 
 @dataclass(frozen=True)
 class RuleResult:
-    """The values that a rule allows (none where nothing can be decided yet), and why."""
+    """The values that a rule allows (none if it cannot decide yet), and why."""
 
     values: tuple[str, ...]
     because: str
 
 
 def parse_rule(about: Mapping[str, Any], fields: Mapping[str, Any]) -> DecisionRule:
-    """A rule as a contract says it, with the titles of the table it is about."""
+    """Parse an `x-rule`, with the column titles of its table."""
     table = fields[about["of"]]
     return DecisionRule(
         table=about["of"],
@@ -95,8 +95,8 @@ def parse_rule(about: Mapping[str, Any], fields: Mapping[str, Any]) -> DecisionR
     )
 
 
-def _conditions(said: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    return tuple((name, (value,) if isinstance(value, str) else tuple(value)) for name, value in said.items())
+def _conditions(conditions: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, (value,) if isinstance(value, str) else tuple(value)) for name, value in conditions.items())
 
 
 def _satisfies(case: RuleCase, row: Row) -> bool:
@@ -104,5 +104,5 @@ def _satisfies(case: RuleCase, row: Row) -> bool:
 
 
 def _words(case: RuleCase) -> str:
-    said = (" or ".join(values) for _, values in case.any)
-    return " and ".join(f"({words})" if " or " in words else words for words in said)
+    alternatives = (" or ".join(values) for _, values in case.any)
+    return " and ".join(f"({words})" if " or " in words else words for words in alternatives)

@@ -1,7 +1,7 @@
-"""A cell, an item or a label's value: what it says in its type, or why it cannot; marks and sources.
+"""Parse cells, list items and labelled values: by type, with `unknown`, assumptions and sources.
 
-`unknown` may stand in every cell. `ASSUMPTION:` and the cheapest test stand behind a claim that has no source. Numbers
-are strict, one each, but may be written as people write them: `$1,200`, `~15 %`, `1.5k`, `3 million`.
+Every cell may be `unknown`. `ASSUMPTION:` and the cheapest test follow a claim that has no source. A number is one
+number, as people write it: `$1,200`, `~15 %`, `1.5k`, `3 million`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AROUND = " \t\n*_`[](){}:;,-\u2013\u2014#>"
 _NOTE = re.compile(r"(?: ?\[\^?[0-9]{1,4}\])+\Z")
 _BLANK = frozenset({"", "tbd", "todo", "tba", "n/a", "xxx"})
 _TRUTH = {"yes": True, "true": True, "no": False, "false": False}
-# Words that stand where a source should, and are none: the founder's own, a model's, and nobody's.
+# Words that are no source: the founder's own, a model's, and general ones.
 _NO_SOURCE = re.compile(
     "(the )?(founders?( words|'s words)?|idea|internet|web)|me|i|myself|we|us|our team|google|(market )?research"
     "|(my |own |educated )?(words|estimate|guess)|estimated|assumed|gut feeling|intuition|(my |own |our )?experience"
@@ -43,21 +43,21 @@ _NO_SOURCE = re.compile(
 
 
 class InvalidCell(ValueError):
-    """Text that its field cannot hold; the message says what was found and what is allowed."""
+    """Text that its field does not allow; the message says what was found and what is allowed."""
 
 
 def is_blank(text: str) -> bool:
-    """Whether a cell says nothing."""
+    """Return whether a cell has no content."""
     return normalize_title(text) in _BLANK and len(text) <= len("**TBD**") + 8
 
 
 def is_unknown(text: str) -> bool:
-    """Whether a cell says that nobody knows."""
+    """Return whether a cell is `unknown`."""
     return normalize_title(text) in (UNKNOWN, "not known", "not known yet")
 
 
 def split_assumption(text: str) -> tuple[str, str] | None:
-    """What is claimed before the mark of an assumption, and the test behind it; None where there is no mark."""
+    """Return the claim before the mark of an assumption and the test after it; None without a mark."""
     at = text.find(MARK)
     while at >= 0 and (text[at - 1 : at].isalnum() or text[at + len(MARK) : at + len(MARK) + 1].isalnum()):
         at = text.find(MARK, at + 1)
@@ -65,7 +65,7 @@ def split_assumption(text: str) -> tuple[str, str] | None:
 
 
 def _loose_mark(text: str) -> tuple[str, str] | None:
-    """The same of a cell, at whose beginning the mark may be written in any case."""
+    """Split an assumption like `split_assumption`; at the start of a cell the mark may have any case."""
     lead = text.lstrip(_AROUND)
     if lead[: len(MARK)].upper() == MARK and lead[len(MARK) : len(MARK) + 1] in ("", ":", "]", ")", "*"):
         return "", lead[len(MARK) :].strip(_AROUND)
@@ -73,7 +73,7 @@ def _loose_mark(text: str) -> tuple[str, str] | None:
 
 
 def parse_value(field: ContractField, text: str) -> Any:
-    """The value of a cell; None where it says unknown. Unfit where it is none."""
+    """Return the value of a cell; None for unknown. Raise InvalidCell if it is not allowed."""
     if field.source:
         return _read_source(text)
     if is_blank(text):
@@ -86,29 +86,29 @@ def parse_value(field: ContractField, text: str) -> Any:
 
 
 def describe_field(field: ContractField) -> str:
-    """What a cell may hold, in a person's words."""
+    """Return what a cell may be, in plain words."""
     if field.source:
         return SOURCE_WORDS
     if field.allowed:
-        said = ", ".join(field.allowed)
+        allowed = ", ".join(field.allowed)
     elif field.type in ("integer", "number"):
-        said = _number_words(field)
+        allowed = _number_words(field)
     elif field.type == "boolean":
-        said = "yes, no"
+        allowed = "yes, no"
     else:
-        said = f"text of at least {field.least} characters" if field.least > 1 else "text"
-    return f"{said}, or {UNKNOWN}"
+        allowed = f"text of at least {field.least} characters" if field.least > 1 else "text"
+    return f"{allowed}, or {UNKNOWN}"
 
 
 def _number_words(field: ContractField) -> str:
     examples = {"$": "an amount of money like $1,200", "%": "a percentage like 15%"}
     whole = "a whole number like 12" if field.type == "integer" else "a number like 1,200 or 0.5"
-    said = examples.get(field.unit) or (f"{whole} ({field.unit})" if field.unit else whole)
+    example = examples.get(field.unit) or (f"{whole} ({field.unit})" if field.unit else whole)
     if field.minimum is not None and field.maximum is not None:
-        return f"{said}, {field.minimum:g} to {field.maximum:g}"
+        return f"{example}, {field.minimum:g} to {field.maximum:g}"
     if field.minimum is not None:
-        return f"{said}, {field.minimum:g} or more"
-    return said if field.maximum is None else f"{said}, {field.maximum:g} or less"
+        return f"{example}, {field.minimum:g} or more"
+    return example if field.maximum is None else f"{example}, {field.maximum:g} or less"
 
 
 def _read_source(text: str) -> str:
@@ -125,10 +125,10 @@ def _read_source(text: str) -> str:
 
 
 def _read_choice(field: ContractField, text: str) -> str:
-    found = next((value for value in field.allowed if normalize_title(value) == normalize_title(text)), None)
-    if found is None:
+    choice = next((value for value in field.allowed if normalize_title(value) == normalize_title(text)), None)
+    if choice is None:
         raise InvalidCell(f"found {short_repr(text)}; allowed: {describe_field(field)}")
-    return found
+    return choice
 
 
 def _read_text(field: ContractField, text: str) -> str:
@@ -145,12 +145,12 @@ def _read_boolean(field: ContractField, text: str) -> bool:
 
 def _read_number(field: ContractField, text: str) -> float | None:
     marked = _loose_mark(text)
-    said = text if marked is None else marked[0]
-    if normalize_title(said).startswith(f"{UNKNOWN} ") or (marked is not None and (not said or is_unknown(said))):
+    claim = text if marked is None else marked[0]
+    if normalize_title(claim).startswith(f"{UNKNOWN} ") or (marked is not None and (not claim or is_unknown(claim))):
         return None if marked is None else _number(field, marked[1])
-    value = _number(field, said)
+    value = _number(field, claim)
     if value is None:
-        what = ", which is a range" if _RANGE.search(said[:200]) else ""
+        what = ", which is a range" if _RANGE.search(claim[:200]) else ""
         raise InvalidCell(f"found {short_repr(text)}{what}; allowed: {describe_field(field)}")
     low, high = field.minimum, field.maximum
     if (low is not None and value < low) or (high is not None and value > high):
@@ -159,22 +159,22 @@ def _read_number(field: ContractField, text: str) -> float | None:
 
 
 def _number(field: ContractField, text: str) -> float | None:
-    """The one number that a text is, in the unit of its field or in none."""
+    """Return the number that a text is, in the unit of its field or without one; None if it is not one number."""
     if len(text) > _LONGEST_NUMBER:
         return None
     plain = " ".join(_NOTE.sub("", text.strip(" *_`\\")).replace("\u2009", " ").split()).rstrip("*_`")
-    found = _NUMBER.match(plain)
-    if found is None or not _has_unit(field, found["before"], found["unit"]):
+    match = _NUMBER.match(plain)
+    if match is None or not _has_unit(field, match["before"], match["unit"]):
         return None
-    digits = found["digits"].replace(found["apart"], "") if found["apart"] else found["digits"]
-    value = float(digits) * _SCALES.get((found["scale"] or "").lower(), 1.0) * (1 if found[1] in ("", "+") else -1)
+    digits = match["digits"].replace(match["apart"], "") if match["apart"] else match["digits"]
+    value = float(digits) * _SCALES.get((match["scale"] or "").lower(), 1.0) * (1 if match[1] in ("", "+") else -1)
     if field.type == "integer":
         return int(value) if value.is_integer() else None
     return int(value) if value.is_integer() and "." not in digits else value
 
 
 def _has_unit(field: ContractField, before: str | None, behind: str | None) -> bool:
-    """Whether the signs around a number are its unit, or none. Money is money in any currency; no unit is any sign."""
+    """Return whether the signs around a number are its unit; money has any currency."""
     unit, signs = field.unit, [sign.strip() for sign in (before, behind) if sign]
     if len(signs) > 1:
         return False

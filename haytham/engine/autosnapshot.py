@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from haytham.config.workflow import Phase
     from haytham.history.history import History
     from haytham.history.snapshot import Snapshot
+    from haytham.session.derived import Decision
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,12 @@ class AutoSnapshotter:
         reading = self._history.session.read()
         return f"phase {phase}, attempt {reading.attempt(reading.phase(phase))}"
 
+    def takes_after_agent(self, wanted: bool | None) -> bool:  # noqa: FBT001 - a value, not a switch
+        """Return whether a snapshot or a step follows an agent's answer; `wanted` is what the agent's file says."""
+        if wanted is None:
+            return self._policy_takes and self._history.policy.auto == "every"
+        return wanted and self._history.policy.enabled
+
     def after_agent(self, phase: int, agent: str, *, wanted: bool | None) -> None:
         """Once an agent's answer is stored: a step, where every step counts; or what the agent's own file says."""
         if wanted is None and self._policy_takes and self._history.policy.auto == "every":
@@ -65,24 +72,24 @@ class AutoSnapshotter:
     def after_phase(self, phase: Phase, *, done: bool) -> None:
         """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""
         before = self._before.pop(phase.number, None)
-        if not self._takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
+        if not self.takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
             return
         if before is not None and done:
             self._carefully("prune", lambda: self._history.delete(before))
 
-    def _takes(self, phase: Phase) -> bool:
+    def takes(self, phase: Phase) -> bool:
         """Whether snapshots are taken around a phase: what it says itself wins."""
         wanted = self._policy_takes if phase.snapshot is None else phase.snapshot
         return wanted and self._history.policy.enabled
 
-    def after_decision(self, phase: int, said: str) -> None:
-        """Once an approval is bound to the texts it was given for: the last one of each is kept for good."""
-        if said.startswith("approved") and self._policy_takes:
+    def after_decision(self, phase: int, decision: Decision) -> None:
+        """Take a snapshot of an approval that was bound to its texts; the last one of each attempt is kept for good."""
+        if decision == "approved" and self._policy_takes:
             self._take("phase", metadata={"approved": phase}, approval=self._approval(phase))
 
     def before_rerun(self, phase: Phase, why: str) -> None:
         """Before a phase runs again: what would be lost if that went wrong."""
-        if self._takes(phase) and phase.number not in self._before:
+        if self.takes(phase) and phase.number not in self._before:
             taken = self._take("pre_operation", metadata={"operation": f"phase {phase.number} again: {why}"})
             if taken is not None:
                 self._before[phase.number] = taken
@@ -107,8 +114,9 @@ class AutoSnapshotter:
         return taken
 
     def _carefully(self, what: str, do: Callable[[], Any]) -> Any:
-        """Do what is done beside the work; where it fails, that is told and the work goes on."""
+        """Run a best-effort step on up-to-date documents: log and emit an event on failure, never raise."""
         try:
+            self._history.session.flush_derived()
             return do()
         except (HaythamError, OSError) as error:
             log.warning("no %s: %s", what, error)
@@ -123,11 +131,13 @@ class SessionTaskSnapshots:
         self._history = history
 
     def snapshot(self, label: str) -> Snapshot:
-        """Freeze the session as it is, under a label."""
+        """Take a snapshot of the session, with a label."""
+        self._history.session.flush_derived()
         return self._history.take("manual", label)
 
     @contextmanager
     def operation(self, name: str) -> Iterator[Snapshot]:
         """Do something that may go wrong: how it was before is kept until it went well."""
+        self._history.session.flush_derived()
         with self._history.operation(name) as before:
             yield before

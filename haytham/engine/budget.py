@@ -50,7 +50,7 @@ def _cost_refusal(limit: float | None, spent: UsageTotal, estimate: Usage) -> st
 
 
 def budget_warning(limits: BudgetLimits, before: UsageTotal, after: UsageTotal) -> str | None:
-    """What to say when a call has brought the sum past the share of a limit that is worth a word; once."""
+    """Return a warning if a call has brought the sum past the share `warn_at` of a limit, or None."""
     for limit, was, now, said in (
         (limits.max_tokens, before.tokens, after.tokens, f"{limits.max_tokens or 0:,} tokens"),
         (limits.max_cost, before.cost, after.cost, format_usd(limits.max_cost)),

@@ -11,15 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.agents.base import DEFAULT_MODEL, Reply, call_agent, find_adapter, load_agent, runs_code
+from haytham.agents.base import Reply, call_agent
 from haytham.agents.human import AwaitingHuman
 from haytham.agents.prompt import build_repair_prompt
-from haytham.config.agent_spec import INHERIT
+from haytham.agents.python import function_agent
+from haytham.agents.registry import find_adapter, load_agent, resolve_models, runs_code
+from haytham.config.agent_spec import read_agent
+from haytham.config.callables import is_importable
 from haytham.config.policy import BudgetLimits
 from haytham.engine.budget import budget_warning, check_budget
 from haytham.errors import (
     AgentError,
     BudgetExceeded,
+    CallableNotImportable,
     ContractViolation,
     HaythamError,
     InvalidDocument,
@@ -27,6 +31,7 @@ from haytham.errors import (
     describe_error,
 )
 from haytham.redact import redact
+from haytham.session.inputs import agent_texts
 from haytham.session.paths import EVENTS
 from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog
 from haytham.session.state import EMPTY, merge_patch
@@ -34,14 +39,19 @@ from haytham.storage.memory import MemoryStore
 from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
 
 if TYPE_CHECKING:
-    from haytham.agents.base import Adapter, Agent, Task
+    from collections.abc import Mapping
+
+    from haytham.agents.base import Agent, Task
+    from haytham.agents.registry import Adapter
     from haytham.agents.replay import Recorder
     from haytham.config.agent_spec import AgentSpec
+    from haytham.config.callables import AgentFunction
     from haytham.events import Events
-    from haytham.session.session import Session
+    from haytham.session.session import SessionDocuments
 
 log = logging.getLogger(__name__)
 
+_PYTHON = "python:"
 _NO_FAILURE = (UntrustedCode, BudgetExceeded, AwaitingHuman)
 
 
@@ -50,7 +60,8 @@ class RunOptions:
     """How a run asks its agents, beyond what their files say.
 
     `model` answers for every agent (a replay does); `recorder` keeps every reply; `secrets` are never told; `backoff`
-    is how many seconds pass before the first retry, twice as many before the next.
+    is how many seconds pass before the first retry, twice as many before the next. `callables` are agents that the
+    caller passed, by name: they are called directly and need no trust.
     """
 
     model: str | None = None
@@ -58,6 +69,7 @@ class RunOptions:
     max_output_tokens: int | None = None
     secrets: tuple[str, ...] = ()
     backoff: float = 0.5
+    callables: Mapping[str, AgentFunction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,12 +118,13 @@ class CallResult:
 class AgentInvoker:
     """Asks the agents of one session during one run."""
 
-    def __init__(self, session: Session, events: Events, *, may_run_code: bool, ways: RunOptions) -> None:
+    def __init__(self, session: SessionDocuments, events: Events, *, may_run_code: bool, ways: RunOptions) -> None:
         self._session, self._events = session, events
         self._may_run_code = may_run_code
         self._ways = ways
         self._limits, self._before = BudgetLimits(), UsageTotal()
         self._taken: dict[str, Usage] = {}
+        self.default_model: str | None = None
 
     def follow(self) -> bool:
         """Follow a session's folder that was renamed; return whether it is there."""
@@ -131,7 +144,8 @@ class AgentInvoker:
         if lost:
             raise InvalidDocument(lost)
         self._spend.start_run()
-        self._limits = self._session.read().limits
+        view = self._session.read()
+        self._limits, self.default_model = view.limits, view.manifest.value.model
         self._before, self._taken = self._spend.read().total, {}
 
     @property
@@ -164,7 +178,7 @@ class AgentInvoker:
     def _models(self, spec: AgentSpec) -> list[str]:
         if self._ways.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
             return [self._ways.model]
-        return resolve_models(spec, self._session.read().manifest.value.get("model"))
+        return resolve_models(spec, self.default_model)
 
     def check_trusted(self, spec: AgentSpec) -> None:
         """Refuse code that is not trusted here, before anybody of its phase is asked."""
@@ -172,13 +186,32 @@ class AgentInvoker:
             self._check_trusted(spec.name, model)
 
     def _check_trusted(self, agent: str, model: str) -> None:
-        if runs_code(model) and not self._may_run_code:
+        if runs_code(model) and not self._may_run_code and self._callable(agent, model) is None:
             raise UntrustedCode(agent, model)
+
+    def _callable(self, agent: str, model: str) -> AgentFunction | None:
+        """Return the callable that the caller passed for an agent, if the model stands for it."""
+        return self._ways.callables.get(agent) if model.startswith(_PYTHON) else None
+
+    def _open(self, agent: str, model: str) -> Agent:
+        function = self._callable(agent, model)
+        return load_agent(model) if function is None else function_agent(function, model)
+
+    def check_callables(self) -> None:
+        """Refuse, before a run, a Python callable that was not passed and cannot be imported."""
+        reading = self._session.read()
+        texts = agent_texts(reading.workflow_files().files)
+        agents = dict.fromkeys(agent for phase in reading.phases for agent in phase.agents)
+        for spec in [read_agent(name, texts[name]) for name in agents if _PYTHON in texts[name]]:
+            for model in self._models(spec):
+                is_local = model.startswith(_PYTHON) and not is_importable(model.removeprefix(_PYTHON))
+                if is_local and spec.name not in self._ways.callables:
+                    raise CallableNotImportable(spec.name, model)
 
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
         """Ask one model, again where that may help; a call that is tried again is the one that failed."""
         self._check_trusted(task.agent, model)
-        target = _Target(model, find_adapter(model), load_agent(model))
+        target = _Target(model, find_adapter(model), self._open(task.agent, model))
         answer.is_free = target.adapter.is_free
         for left in range(spec.retries, -1, -1):
             try:
@@ -217,7 +250,7 @@ class AgentInvoker:
         return answer.draft.reply
 
     async def _checked(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Draft:
-        """A reply, and what its contract finds wrong with it; that it was cut off is one complaint more.
+        """Return a reply with the faults that its contract finds; a reply that was cut off has one fault more.
 
         Faults that a person left on the page before are theirs: nobody is sent back to mend them.
         """
@@ -267,7 +300,7 @@ class AgentInvoker:
             log.warning("an answer was not recorded: %s", error)
 
     def _reserve(self, target: _Target, task: Task, spec: AgentSpec) -> CallRecord:
-        estimate = _estimate(target, task.prompt, spec)
+        estimate = target.adapter.estimate(target.model, task.prompt, spec.max_output_tokens)
         why = check_budget(self._limits, self.spent, estimate)
         if why is not None:
             limits = self._limits
@@ -290,31 +323,12 @@ class AgentInvoker:
         return settled
 
 
-def resolve_models(spec: AgentSpec, default: str | None) -> list[str]:
-    """The models that an agent is asked through, in order, each once."""
-    usual = default or DEFAULT_MODEL
-    return list(dict.fromkeys(usual if model == INHERIT else model for model in spec.models or (INHERIT,)))
-
-
 def _not_repaired(draft: Draft, error: Exception) -> ContractViolation:
     """Return the failure of an agent whose reply was sent back without an answer: the reply is kept with it."""
     said = str(error) or type(error).__name__
     broken = ContractViolation([f"it was sent back, and no answer came: {said}", *draft.complaints], draft.reply.text)
     broken.__cause__ = error
     return broken
-
-
-def _estimate(target: _Target, prompt: str, spec: AgentSpec) -> Usage:
-    """What a call may take: the prompt and the longest answer, at the model's price where that is known."""
-    if target.adapter.is_free:
-        return Usage()
-    if not target.adapter.reserves:
-        return Usage(cost=None)
-    if target.adapter.runs_code:
-        return Usage(estimated_tokens(prompt) + spec.max_output_tokens, None)
-    from haytham.agents.llm import estimate  # noqa: PLC0415 - only where a model has a price
-
-    return estimate(target.model, prompt, spec.max_output_tokens)
 
 
 def _settled(facts: dict[str, Any], call: CallRecord, seconds: float, outcome: str) -> CallRecord:
@@ -334,7 +348,7 @@ def _of_reply(reply: Reply, prompt: str, call: CallRecord, *, is_free: bool) -> 
 
 
 def _of_failure(error: Exception, call: CallRecord, *, is_free: bool) -> dict[str, Any]:
-    """What a failed call took: as it says; where it does not, all that was reserved may be gone."""
+    """Return what a failed call took; all that was reserved if it does not say."""
     told = error if isinstance(error, AgentError) else AgentError("")
     counts = told.input_tokens, told.output_tokens
     if is_free:

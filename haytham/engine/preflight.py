@@ -1,20 +1,16 @@
-"""Checks a whole workflow before anybody is asked: its files, templates, conditions, contracts, models and store.
+"""Check a whole workflow before any agent is called: its files, templates, conditions, contracts, models and store.
 
-Nothing of it is run: modules and programs are looked for, and templates are compiled.
+Nothing of it is run: modules and programs are looked up, and templates are compiled.
 """
 
 from __future__ import annotations
 
-import ast
-import shlex
-import shutil
-import sys
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haytham.agents.base import Task, find_modules, load_agent, model_kind
+from haytham.agents.base import Task
+from haytham.agents.registry import declared_models, find_fault, import_fault, unknown_agents
 from haytham.config.agent_spec import INHERIT, contract_line, inspect_agent, read_agent
 from haytham.config.workflow import AGENTS, CONTRACTS, agent_file, read_text
 from haytham.contracts import load_contract
@@ -24,19 +20,18 @@ from haytham.storage.factory import check_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from importlib.machinery import ModuleSpec
 
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase, Workflow, WorkflowFiles
     from haytham.sandbox import Names
 
-_OF_TASK = [*(one.name for one in fields(Task)), "parts", "digest"]
+_OF_TASK = [*(field.name for field in fields(Task)), "parts", "digest"]
 _BODY_NAMES: Names = {"task": dict.fromkeys(_OF_TASK), "idea": None, "phase": None, "contract": None}
 _OF_PHASE = ("status", "approved")
 
 
 def check_workflow(source: WorkflowFiles, *, replayed: bool = False) -> None:
-    """Refuse a workflow that could not run to its end here: InvalidDocument with every fault, its file and line.
+    """Raise InvalidDocument, with every fault, for a workflow that could not run to its end here.
 
     With `replayed`, recorded replies answer for all agents, so that their own models are not needed.
     """
@@ -53,6 +48,7 @@ def _problems(source: WorkflowFiles, *, replayed: bool) -> Iterator[Problem]:
         yield from error.problems
     else:
         names = list(dict.fromkeys(agent for phase in workflow.phases for agent in phase.agents))
+        yield from unknown_agents(source)
         yield from _store_problems(workflow)
         for at, phase in enumerate(workflow.phases):
             yield from _condition_problems(workflow, at, phase)
@@ -63,8 +59,8 @@ def _problems(source: WorkflowFiles, *, replayed: bool) -> Iterator[Problem]:
 
 
 def _names(source: WorkflowFiles, folder: str, ending: str) -> list[str]:
-    found = [name.removeprefix(f"{folder}/") for name in source.files if name.startswith(f"{folder}/")]
-    return [name.removesuffix(ending) for name in found]
+    paths = [name.removeprefix(f"{folder}/") for name in source.files if name.startswith(f"{folder}/")]
+    return [name.removesuffix(ending) for name in paths]
 
 
 def _collected(look: Callable[[], Iterable[Problem]]) -> list[Problem]:
@@ -77,15 +73,15 @@ def _collected(look: Callable[[], Iterable[Problem]]) -> list[Problem]:
 
 
 def _store_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Whether the history can be opened, as far as that is seen without opening it."""
-    kind, path = workflow.policy.storage_type, ("checkpointing", "storage_type")
+    """Yield a problem if the history's store is unknown or cannot be imported."""
+    kind, path = workflow.policy.storage_type, (workflow.snapshots_key, "storage_type")
     place: dict[str, Any] = {"label": ".".join(path), "file": workflow.file}
     try:
         check_type(kind)
     except HaythamError as error:
         yield Problem(str(error), workflow.lines.get(path, 1), **place)
         return
-    fault = _fault_of_name(kind) if ":" in kind else None
+    fault = import_fault(kind) if ":" in kind else None
     if fault is not None and workflow.policy.enabled:
         yield Problem(f"found {kind!r}; {fault}", workflow.lines.get(path, 1), **place)
 
@@ -113,7 +109,7 @@ def _agent_problems(name: str, source: WorkflowFiles, *, is_used: bool, replayed
     if not spec.is_foreign:
         for fault in inspect(spec.body, _BODY_NAMES):
             yield Problem(fault.message, spec.body_line + fault.line - 1, file=file)
-    if not replayed:
+    if not replayed and name not in source.callables:
         yield from _model_problems(spec, file)
 
 
@@ -123,77 +119,10 @@ def _contract_problems(name: str, source: WorkflowFiles) -> list[Problem]:
 
 
 def _model_problems(spec: AgentSpec, file: str) -> list[Problem]:
-    """What keeps every model of an agent from answering; one that can is enough, as they are tried in order."""
-    faults = [_fault_of_model(model) for model in spec.models if model != INHERIT]
-    if INHERIT in spec.models or None in faults:
+    """Return a problem for each model of an agent if none of them can answer."""
+    models = declared_models(spec)
+    faults = [find_fault(model) for model in models if model != INHERIT]
+    if INHERIT in models or None in faults:
         return []
-    named = zip(spec.models, faults, strict=True)
+    named = zip(models, faults, strict=True)
     return [Problem(f"found {model!r}; {fault}", label="model", file=file) for model, fault in named]
-
-
-def _fault_of_model(model: str) -> str | None:
-    """Why a model cannot answer here; None where nothing speaks against it."""
-    kind, rest = model_kind(model), model.partition(":")[2]
-    if kind == "python":
-        return _fault_of_name(rest)
-    if kind == "command":
-        return _fault_of_command(rest)
-    if kind == "llm":
-        return None if _find_module("pydantic_ai") else "it needs: pip install 'haytham[llm]'"
-    try:
-        _ = kind == "installed" or load_agent(model)
-    except HaythamError as error:
-        return str(error)
-    return None
-
-
-def _fault_of_command(command: str) -> str | None:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        return f"the command cannot be split into words: {str(error).lower()}"
-    if not words or not words[0]:
-        return "allowed: command:PROGRAM ARGUMENTS"
-    return None if shutil.which(words[0]) else f"there is no program {words[0]!r} here that can be run"
-
-
-def _fault_of_name(target: str) -> str | None:
-    """Why `module:name` cannot be imported; found without importing it, which would run it."""
-    module, _, name = target.partition(":")
-    if not name:
-        return "allowed: module:function"
-    if module in sys.modules:
-        return None if hasattr(sys.modules[module], name) else f"module {module} has no {name}"
-    spec = _find_module(module)
-    if spec is None:
-        return f"there is no module {module} here"
-    if not spec.origin or not spec.origin.endswith(".py"):
-        return None
-    try:
-        tree = ast.parse(Path(spec.origin).read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
-        return f"module {module} cannot be read: {error}"
-    return None if _may_define(tree, name) else f"module {module} has no {name}"
-
-
-def _find_module(module: str) -> ModuleSpec | None:
-    """The module of a name; packages around it are not imported either."""
-    specs = find_modules(module)
-    return specs[-1] if len(specs) == len(module.split(".")) else None
-
-
-def _may_define(tree: ast.Module, name: str) -> bool:
-    """Whether a module may have a name: it binds it somewhere outside of functions, or takes names from elsewhere."""
-    waiting: list[ast.AST] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if node.name in (name, "__getattr__"):
-                return True
-            continue
-        if isinstance(node, ast.alias) and (node.asname or node.name).partition(".")[0] in (name, "*"):
-            return True
-        if isinstance(node, ast.Name) and node.id in (name, "globals", "exec", "setattr"):
-            return True
-        waiting += ast.iter_child_nodes(node)
-    return False

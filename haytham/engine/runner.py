@@ -1,21 +1,26 @@
-"""The only loop: asks where a session stands, does the next thing, stores it, and asks again, until a person is needed.
-
-Nothing lives in memory between two turns: a crash, an edit and a colleague are all just the next read.
-"""
+"""The run loop: plans, does the next step, stores it, and plans again, until a person is needed."""
 
 from __future__ import annotations
 
 import asyncio
-import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.agents.base import DEFAULT_MODEL
 from haytham.agents.human import AwaitingHuman
+from haytham.agents.registry import DEFAULT_MODEL
 from haytham.engine.autosnapshot import AutoSnapshotter, SessionTaskSnapshots
 from haytham.engine.invoke import AgentInvoker, RunOptions
+from haytham.engine.result import (
+    AgentOutcome,
+    PhaseRun,
+    RunResult,
+    completed_facts,
+    failed_facts,
+    plain_text,
+    without_secrets,
+)
 from haytham.errors import (
     AgentError,
     BudgetExceeded,
@@ -24,42 +29,34 @@ from haytham.errors import (
     InvalidDocument,
     SessionMoved,
     WorkLeft,
-    describe_error,
 )
 from haytham.history.history import History
-from haytham.redact import redact, redact_values_in
-from haytham.session.outputs import UNWRITTEN, accept_written, output_paths
+from haytham.redact import redact
+from haytham.session.derived import has_conditions, parse_rows
 from haytham.session.paths import session_lock, session_prefix
 from haytham.session.plan import SessionPlan
-from haytham.session.quarantine import quarantine_reply
-from haytham.session.review import ReviewGate
-from haytham.session.state import InvalidState
+from haytham.session.review import UNWRITTEN, ReviewGate, accept_written, output_paths
+from haytham.session.session import quarantine_reply
+from haytham.session.state import InvalidState, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from haytham.agents.base import Reply, Task
+    from haytham.agents.base import Task
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase
     from haytham.engine.invoke import CallResult
     from haytham.events import Events
+    from haytham.session.changes import Transaction
     from haytham.session.plan import PhasePlan
-    from haytham.session.session import Session
+    from haytham.session.session import SessionDocuments
     from haytham.session.view import SessionView
 
-Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
-AgentOutcome = Literal["done", "failed", "refused", "unwritten"]
+__all__ = ["RunResult", "Runner"]
+
 _AS_USUAL = RunOptions()
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """How a run ended: completed, or at which phase it waits, was rejected, failed or paused, and at which agents."""
-
-    status: Status
-    phase: Phase | None = None
-    reason: str = ""
-    agents: tuple[str, ...] = ()
+_PHASE_EVENTS = {"completed": "phase_completed", "failed": "phase_failed", "in_progress": "phase_waiting"}
+_LOOK_INTERVAL = 1.0  # seconds after which a run looks at all phases again
 
 
 class Runner:
@@ -67,7 +64,7 @@ class Runner:
 
     def __init__(
         self,
-        session: Session,
+        session: SessionDocuments,
         events: Events,
         *,
         approve_as: str | None = None,
@@ -76,7 +73,7 @@ class Runner:
     ) -> None:
         self._session = session
         self._gate = ReviewGate(session)
-        self._events = events
+        self._events = session.events = events
         self._approve_as = approve_as
         self._secrets = ways.secrets
         self._caller = AgentInvoker(session, events, may_run_code=may_run_code, ways=ways)
@@ -85,6 +82,9 @@ class Runner:
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
         self._refused: set[tuple[int, str]] = set()
+        self._revisions: set[tuple[int, str, str]] = set()
+        self._looked_at = 0.0
+        self._phase_run: PhaseRun
         self._kept_aside: list[str] = []
         self._unstored: list[Exception] = []
 
@@ -96,6 +96,7 @@ class Runner:
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             if retry is not None and not anyway:
                 self._check_needs(retry)
+            self._caller.check_callables()
             self._history.check_store()
             async with self._events.finished_in_loop():
                 return await self._run(by, retry)
@@ -116,7 +117,7 @@ class Runner:
             if moved is not None and not isinstance(error, SessionMoved):
                 raise moved from error
             raise
-        self._events.emit("run_ended", status=outcome.status, phase=outcome.phase and outcome.phase.number)
+        self._events.emit("run_ended", status=outcome.status, phase=outcome.phase)
         return outcome
 
     async def _loop(self, by: str | None, retry: int | None) -> RunResult:
@@ -128,19 +129,20 @@ class Runner:
         self._session.refresh_derived_if_needed()
         self._keeper.prune_on_start()
         self._caller.load_budget()
-        standing = self._look(by)
+        plan = self._look(by)
         self._keeper.backfill_approvals()
-        if retry is not None:
-            outcome = await self._run_again(standing, retry)
-            if outcome is not None:
-                return outcome
-            standing = self._look(by)
-        while True:
-            outcome = await self._turn(standing)
-            await self._events.drain()
-            if outcome is not None:
-                return outcome
-            standing = self._look(by)
+        with self._session.running():
+            if retry is not None:
+                outcome = await self._run_again(plan, retry)
+                if outcome is not None:
+                    return outcome
+                plan = self._look(by)
+            while True:
+                outcome = await self._turn(plan)
+                await self._events.drain()
+                if outcome is not None:
+                    return outcome
+                plan = self._look(by, plan)
 
     def _check_needs(self, number: int) -> None:
         """Refuse to run a phase again while a phase that it needs, directly or not, has work left."""
@@ -162,17 +164,46 @@ class Runner:
         )
         return self._stop_at_gate(place) if outcome is None and is_open else outcome
 
-    def _look(self, by: str | None) -> SessionPlan:
-        """Where the session stands, once decisions made in an editor are bound to their texts."""
-        standing = SessionPlan(self._session.read())
-        self._tell_revisions(standing)
-        stamped = self._gate.bind_editor_decisions(by)
-        for number, said in stamped:
-            self._events.emit("decision", phase=number, decision=said, by=by)
-            self._keeper.after_decision(number, said)
-        standing = SessionPlan(self._session.read()) if stamped else standing
-        self._report_refused(standing)
-        return standing
+    def _look(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
+        """Return the plan, once decisions made in an editor are bound to their texts."""
+        plan = self._plan(previous)
+        self._report_revisions(plan)
+        if any(place.has_unbound_decision for place in plan.places):
+            for bound in self._gate.bind_editor_decisions(by):
+                self._keeper.after_decision(bound.phase, bound.decision)
+            plan = self._plan(None)
+        self._report_refused(plan)
+        self._session.use_plan(plan)
+        self._caller.default_model = plan.reading.manifest.value.model
+        return plan
+
+    def _plan(self, previous: SessionPlan | None) -> SessionPlan:
+        """Return the plan of all phases; between two steps only the next phase and those it needs are looked at.
+
+        All phases are looked at when a run starts, before it stops, and at least once a second in between.
+        """
+        view = self._session.read()
+        is_due = clock.monotonic() - self._looked_at >= _LOOK_INTERVAL
+        if previous is None or previous.next is None or is_due or has_conditions(view):
+            return self._plan_all(view)
+        plan, numbers = previous, previous.changed_by_step()
+        looked_at: set[int] = set()
+        while not numbers <= looked_at:
+            plan = SessionPlan(view, previous=plan, numbers=numbers - looked_at)
+            looked_at |= numbers
+            place = plan.next
+            if place is None or self._ends_run(place):
+                return self._plan_all(view)
+            numbers = {place.number, *(needed.number for needed in plan.needed(place.state.phase))}
+        return plan
+
+    def _plan_all(self, view: SessionView) -> SessionPlan:
+        self._looked_at = clock.monotonic()
+        return SessionPlan(view)
+
+    def _ends_run(self, place: PhasePlan) -> bool:
+        action = place.next_action.action
+        return action in ("rejected", "write") or (action == "gate" and self._approve_as is None)
 
     def _report_refused(self, standing: SessionPlan) -> None:
         """Emit, once a run, that a decision in a file does not count, and why."""
@@ -182,16 +213,16 @@ class Runner:
                 self._refused.add((number, why))
                 self._events.emit("decision_refused", phase=number, why=why)
 
-    def _tell_revisions(self, standing: SessionPlan) -> None:
-        """Record that a person revised a text, once, before the review of it is."""
-        for place in standing.places:
-            phase, feedback = place.state.phase.number, place.state.feedback
+    def _report_revisions(self, plan: SessionPlan) -> None:
+        """Emit, once for each text, that a person revised it, before the review of it is."""
+        for place in plan.places:
+            feedback = place.state.feedback
+            reviewed = {} if feedback is None or feedback.decision is None else feedback.texts
             for agent, output in place.state.outputs.items():
-                known = (
-                    feedback is not None and feedback.decision is not None and feedback.texts.get(agent) == output.text
-                )
-                if output.revised and not known:
-                    self._events.emit_once("revised", phase=phase, agent=agent, text=output.text)
+                revision = (place.number, agent, output.text)
+                if output.revised and reviewed.get(agent) != output.text and revision not in self._revisions:
+                    self._revisions.add(revision)
+                    self._events.emit_once("revised", phase=place.number, agent=agent, text=output.text)
 
     async def _turn(self, standing: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""
@@ -203,15 +234,14 @@ class Runner:
             return RunResult("completed")
         step, phase = place.next_action.action, place.state.phase
         if step == "rejected":
-            return RunResult("rejected", phase)
+            return RunResult("rejected", phase.number)
         if step == "write":
             why = f"{place.next_action.reason}: {output_paths(standing.reading, phase, place.next_action.agents)}"
-            return RunResult("waiting", phase, why, place.next_action.agents)
+            return RunResult("waiting", phase.number, why, place.next_action.agents)
         if step in ("next attempt", "run again"):
             self._keeper.before_rerun(phase, place.next_action.reason or step)
         if step == "next attempt":
             self._gate.start_attempt(phase.number)
-            self._events.emit("attempt_started", phase=phase.number, attempt=place.state.attempt + 1)
             return None
         if step in ("run", "run again"):
             return await self._run_phase(standing, place)
@@ -219,15 +249,13 @@ class Runner:
 
     def _stop_at_gate(self, place: PhasePlan) -> RunResult | None:
         phase = place.state.phase
-        if not _is_presented(place):
-            self._gate.open_review(phase.number)
-            self._events.emit("gate_opened", phase=phase.number, why=place.next_action.reason)
+        if not place.is_presented:
+            self._gate.open_review(phase.number, place.next_action.reason)
         self._keep_phase()
         if self._approve_as is None:
-            return RunResult("waiting", phase, place.next_action.reason)
-        said = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
-        self._events.emit("decision", phase=phase.number, decision=said, by=self._approve_as)
-        self._keeper.after_decision(phase.number, said)
+            return RunResult("waiting", phase.number, place.next_action.reason)
+        bound = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
+        self._keeper.after_decision(phase.number, bound.decision)
         return None
 
     def _keep_phase(self) -> None:
@@ -237,98 +265,130 @@ class Runner:
             self._ran = None
             self._keeper.after_phase(phase, done=done)
 
-    async def _run_phase(self, standing: SessionPlan, place: PhasePlan) -> RunResult | None:
-        """Run agents of a phase, side by side or one after the other, and save how the phase stands then."""
-        phase, started, begun = place.state.phase, clock.now(), clock.monotonic()
-        self._events.emit("phase_started", phase=phase.number, name=phase.name, agents=list(place.next_action.agents))
+    async def _run_phase(self, plan: SessionPlan, place: PhasePlan) -> RunResult | None:
+        """Run agents of a phase, in parallel or in order, and save its checkpoint."""
+        phase, agents = place.state.phase, place.next_action.agents
+        run = self._phase_run = PhaseRun(phase, clock.now(), clock.monotonic(), set(agents))
+        first = agents[:1] if phase.run == "sequential" else agents
+        asked = self._ask(plan, phase, first, agents)
         if phase.run == "sequential":
-            came = await self._one_by_one(standing, phase, place.next_action.agents)
+            await self._run_in_order(plan, phase, agents, asked)
         else:
-            came = await self._side_by_side(standing, phase, place.next_action.agents)
+            await self._run_together(asked)
         self._check_stored()
-        refused = tuple(name for name, how in came.items() if how == "refused")
-        failed = tuple(name for name, how in came.items() if how == "failed")
-        if refused:
-            return RunResult("paused", phase, self._session.read().pause_reason() or "", refused)
-        unwritten = accept_written(self._session, phase.number)
-        status = "failed" if failed else "in_progress" if unwritten else "completed"
-        self._save_phase(phase, status, failed, started, clock.monotonic() - begun)
-        self._ran = phase, status == "completed"
+        if run.named("refused"):
+            return RunResult("paused", phase.number, self._session.read().pause_reason() or "", run.named("refused"))
+        if run.status is None:
+            with self._session.transaction() as changes:
+                self._save_phase(changes, run)
+        failed = run.named("failed")
+        self._ran = phase, run.status == "completed"
         if failed:
             self._keep_phase()
-            return RunResult("failed", phase, f"{', '.join(failed)} failed", failed)
+            return RunResult("failed", phase.number, f"{', '.join(failed)} failed", failed)
         return None
 
-    async def _one_by_one(
-        self, standing: SessionPlan, phase: Phase, agents: tuple[str, ...]
-    ) -> dict[str, AgentOutcome]:
-        """Run agents one after the other, each on what those before it wrote; how each came out, until one does not."""
-        came: dict[str, AgentOutcome] = {}
-        for name in agents:
-            if name not in standing.phase(phase.number).next_action.agents:
-                continue
-            came[name] = await self._run_agent(*self._asked(standing, phase, name))
-            if came[name] != "done" or self._unstored or not self._session.is_in_place:
-                break
-            standing = SessionPlan(self._session.read())
-        return came
+    def _ask(
+        self, plan: SessionPlan, phase: Phase, agents: tuple[str, ...], started: tuple[str, ...] | None = None
+    ) -> list[tuple[Task, AgentSpec]]:
+        """Return what agents are asked, on record from now on where they have written nothing yet.
 
-    async def _side_by_side(
-        self, standing: SessionPlan, phase: Phase, agents: tuple[str, ...]
-    ) -> dict[str, AgentOutcome]:
-        """Run agents at the same time; how each came out. What ends the run ends all of them."""
-        asked = [self._asked(standing, phase, name) for name in agents]
+        `started` are the agents of a phase that starts with this.
+        """
+        facts: dict[str, Any] = {"phase": phase.number, "name": phase.name, "agents": list(started or ())}
+        try:
+            asked = [self._request(plan, phase, name) for name in agents]
+        except HaythamError:
+            if started is not None:
+                self._events.emit("phase_started", **facts)
+            raise
+        outputs = plan.phase(phase.number).state.outputs
+        with self._session.transaction() as changes:
+            if started is not None:
+                changes.emit("phase_started", **facts)
+            for task, _ in asked:
+                if task.agent not in outputs:
+                    changes.save_task(changes.view.require_phase(phase.number), task)
+        return asked
+
+    def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
+        task, spec = plan.build_request(phase, name, read_state(plan.reading))
+        self._caller.check_trusted(spec)
+        history, on_text = SessionTaskSnapshots(self._history), partial(self._tell, phase.number, name)
+        return replace(task, history=history, on_text=on_text), spec
+
+    async def _run_in_order(
+        self, plan: SessionPlan, phase: Phase, agents: tuple[str, ...], asked: list[tuple[Task, AgentSpec]]
+    ) -> None:
+        """Run agents in order, each seeing earlier outputs; stop at the first that is not done."""
+        run = self._phase_run
+        for name in agents:
+            if name not in plan.phase(phase.number).next_action.agents:
+                run.waiting.discard(name)
+                continue
+            [(task, spec)] = asked or self._ask(plan, phase, (name,))
+            asked = []
+            outcome = await self._run_agent(task, spec)
+            run.end(name, outcome)
+            if outcome != "done" or self._unstored or not self._session.is_in_place:
+                break
+            if run.waiting:
+                plan = SessionPlan(self._session.read(), previous=plan, numbers={phase.number})
+
+    async def _run_together(self, asked: list[tuple[Task, AgentSpec]]) -> None:
+        """Run agents in parallel. An error that ends the run ends all of them."""
+        run = self._phase_run
+
+        async def run_agent(task: Task, spec: AgentSpec) -> None:
+            run.end(task.agent, await self._run_agent(task, spec))
+
         try:
             async with asyncio.TaskGroup() as group:
-                running = [group.create_task(self._run_agent(task, spec)) for task, spec in asked]
+                for task, spec in asked:
+                    group.create_task(run_agent(task, spec))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        return {name: done.result() for name, done in zip(agents, running, strict=True)}
 
-    def _save_phase(self, phase: Phase, status: str, failed: tuple[str, ...], started: str, duration: float) -> None:
-        reading = self._session.read()
+    def _save_phase(self, changes: Transaction, run: PhaseRun) -> None:
+        """Save the checkpoint of a phase whose agents have run."""
+        phase, failed = changes.view.require_phase(run.phase.number), run.named("failed")
+        unwritten = accept_written(changes, phase)
+        status = "failed" if failed else "in_progress" if unwritten else "completed"
+        reading = changes.view
         outputs = {name: document.value for name, document in reading.outputs(phase).items()}
         costs = self._ledger_costs(reading, phase)
         rows = [
-            {"agent_name": name, "status": outputs[name]["status"], "cost": costs.get(name)}
+            {"agent_name": name, "status": outputs[name].status, "cost": costs.get(name)}
             for name in phase.agents
             if name in outputs
         ]
         modes = {"parallel": "parallel" if len(phase.agents) > 1 else "single", "sequential": "sequential_interactive"}
         facts: dict[str, Any] = {
             "status": status,
-            "started": started,
+            "started": run.started,
             "completed": clock.now() if status == "completed" else None,
-            "duration": round(duration, 3),
+            "duration": round(clock.monotonic() - run.begun, 3),
             "retry_count": reading.attempt(phase) - 1,
             "execution_mode": modes[phase.run],
         }
         if failed:
-            facts["errors"] = [f"{name}: {outputs[name].get('error_message') or 'failed'}" for name in failed]
-        self._session.save_checkpoint(phase.number, facts, rows, report=False)
-        self._events.emit("phase_ended", phase=phase.number, status=status)
+            facts["errors"] = [f"{name}: {outputs[name].error_message or 'failed'}" for name in failed]
+        changes.save_checkpoint(phase, facts, parse_rows(rows), report=False)
+        changes.emit(_PHASE_EVENTS[status], phase=phase.number)
+        if phase.review == "none" and self._keeper.takes(phase):
+            changes.refresh_manifest()  # a snapshot follows
+        run.status = status
 
     def _ledger_costs(self, reading: SessionView, phase: Phase) -> dict[str, float | None]:
-        """What each agent of a phase has cost in this attempt: as the spend file says, else as it was told."""
+        """Return the cost of each agent of a phase in this attempt, by the spend file, else by the checkpoint."""
         before, attempt = reading.checkpoint(phase), reading.attempt(phase)
-        known = {} if before is None else {row["agent_name"]: row["cost"] for row in before.value["ledger"]}
+        known = {} if before is None else {row.agent_name: row.cost for row in before.value.ledger}
         known |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
         return known | reading.spending().costs(phase.number, attempt)
 
-    def _asked(self, standing: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
-        """What an agent is asked, and by which of its rules; on record from now on where it has written nothing yet."""
-        task, spec = standing.build_request(phase, name, self._session.state())
-        self._caller.check_trusted(spec)
-        task = replace(
-            task, history=SessionTaskSnapshots(self._history), on_text=partial(self._tell, phase.number, name)
-        )
-        if name not in standing.phase(phase.number).state.outputs:
-            self._session.save_task(phase.number, task)
-        return task, spec
-
     def _tell(self, phase: int, agent: str, text: str) -> None:
         """Show a piece of an answer while it is being written; it is not kept before it is whole."""
-        self._events.emit("agent_text", keep=False, phase=phase, agent=agent, text=text)
+        self._events.emit("agent_text", phase=phase, agent=agent, text=text)
 
     async def _run_agent(self, task: Task, spec: AgentSpec) -> AgentOutcome:
         """Ask an agent, and store what it answers the moment it is there; how that came out."""
@@ -336,7 +396,7 @@ class Runner:
         try:
             answer = await self._caller.invoke(task, spec)
         except BudgetExceeded as reached:
-            self._events.emit("budget_reached", phase=task.phase, agent=task.agent, why=str(reached))
+            self._events.emit("budget_exceeded", phase=task.phase, agent=task.agent, why=str(reached))
             return "refused"
         except AwaitingHuman as waits:
             self._events.emit("person_asked", phase=task.phase, agent=task.agent)
@@ -347,27 +407,36 @@ class Runner:
             return self._fail(task, answer, seconds)
         reply, redacted = answer.reply, 0
         if answer.model != DEFAULT_MODEL:  # which only repeats what people wrote
-            reply, redacted = _without_secrets(answer.reply, self._secrets)
-        facts = _completed(answer, reply) | ({"redacted": redacted} if redacted else {})
+            reply, redacted = without_secrets(answer.reply, self._secrets)
+        facts = completed_facts(answer, reply) | ({"redacted": redacted} if redacted else {})
+        cost = answer.reply.cost if answer.is_free else answer.cost
+        wanted = spec.runtime.get("snapshot")
+
+        def then(changes: Transaction) -> None:
+            if redacted:
+                changes.emit("reply_redacted", phase=task.phase, agent=task.agent, places=redacted)
+            tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
+            changes.emit("agent_completed", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
+            self._costs[task.phase, task.agent] = cost
+            is_last = self._phase_run.is_last(task.agent) and not self._keeper.takes_after_agent(wanted)
+            if is_last and _is_readable(changes.view, self._phase_run.phase):
+                self._save_phase(changes, self._phase_run)
+
         try:
-            stored = self._store(task, facts, reply.text, seconds, state=reply.state)
+            stored = self._store(task, facts, reply.text, seconds, state=reply.state, then=then)
         except InvalidState as error:  # sound by itself, and too much for the state as it is now
             return self._fail(task, replace(answer, error=error), seconds)
-        if stored and redacted:
-            self._events.emit("reply_redacted", phase=task.phase, agent=task.agent, places=redacted)
-        if stored:
-            self._costs[task.phase, task.agent] = answer.reply.cost if answer.is_free else answer.cost
-            tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
-            self._events.emit("agent_ended", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
-            if self._session.is_in_place:
-                self._keeper.after_agent(task.phase, task.agent, wanted=spec.runtime.get("checkpoint"))
+        if stored and self._session.is_in_place:
+            self._keeper.after_agent(task.phase, task.agent, wanted=wanted)
         return "done"
 
     def _fail(self, task: Task, answer: CallResult, seconds: float) -> AgentOutcome:
         """Store that an agent failed, with its last words, and how far the session came."""
         error = answer.error or AgentError("it did not answer")
         said = str(getattr(error, "text", ""))
-        stored = self._store(task, _failed(answer, error, self._secrets), redact(_plain(said), self._secrets), seconds)
+        stored = self._store(
+            task, failed_facts(answer, error, self._secrets), redact(plain_text(said), self._secrets), seconds
+        )
         self._costs[task.phase, task.agent] = answer.cost
         if self._session.is_in_place:
             self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
@@ -375,8 +444,15 @@ class Runner:
             return "refused"
         return "failed" if stored else "done"
 
-    def _store(
-        self, task: Task, facts: dict[str, Any], text: str, duration: float, *, state: Mapping[str, Any] | None = None
+    def _store(  # noqa: PLR0913 - a reply, and what follows from it
+        self,
+        task: Task,
+        facts: dict[str, Any],
+        text: str,
+        duration: float,
+        *,
+        state: Mapping[str, Any] | None = None,
+        then: Callable[[Transaction], None] | None = None,
     ) -> bool:
         """Store how an agent came out; return whether that was done.
 
@@ -387,7 +463,7 @@ class Runner:
         self._caller.follow()
         why = "a person has written there"
         try:
-            stored = self._gate.save_reply(task, facts, text, state)
+            stored = self._gate.save_reply(task, facts, text, state, then=then)
         except InvalidState:
             raise
         except InvalidDocument:  # told when the phase is saved, once all others have answered
@@ -398,9 +474,8 @@ class Runner:
         if not stored and text:
             kept = quarantine_reply(self._session, task.phase, task.agent, text)
             self._kept_aside.append(kept)
-            self._events.emit(
-                "reply_not_stored", phase=task.phase, agent=task.agent, why=f"{why}; it is kept in {kept}"
-            )
+            why = f"{why}; it is kept in {kept}"
+            self._events.emit("reply_not_stored", phase=task.phase, agent=task.agent, why=why)
         return stored
 
     def _check_stored(self) -> None:
@@ -419,49 +494,7 @@ class Runner:
         return SessionMoved(place, self._session.prefix if self._caller.follow() else None, self._kept_aside)
 
 
-def _is_presented(place: PhasePlan) -> bool:
-    """Whether an open gate waits already with what is there, on the ground that is there."""
-    feedback = place.state.feedback
-    if feedback is None or feedback.decision is not None or feedback.attempt != place.state.attempt:
-        return False
-    known = {agent: output.current_task for agent, output in place.state.outputs.items() if output.task is not None}
-    return all(feedback.tasks.get(agent) == due for agent, due in known.items())
-
-
-def _without_secrets(reply: Reply, secrets: tuple[str, ...]) -> tuple[Reply, int]:
-    """Return a reply without the values of secrets, and in how many places of it they stood."""
-    told = {"text": reply.text, "state": dict(reply.state or {}), "tools": list(reply.tools_used), "model": reply.model}
-    hidden, places = redact_values_in(told, secrets)
-    if not places:
-        return reply, 0
-    state = None if reply.state is None else hidden["state"]
-    tools = tuple(hidden["tools"])
-    return replace(reply, text=hidden["text"], state=state, tools_used=tools, model=hidden["model"]), places
-
-
-def _completed(answer: CallResult, reply: Reply) -> dict[str, Any]:
-    return {
-        "status": "completed",
-        "model": reply.model,
-        "input_tokens": answer.tokens("input_tokens"),
-        "output_tokens": answer.tokens("output_tokens"),
-        "tools_used": list(reply.tools_used),
-    }
-
-
-def _failed(answer: CallResult, error: Exception, secrets: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "status": "failed",
-        "model": answer.model,
-        "input_tokens": answer.tokens("input_tokens"),
-        "output_tokens": answer.tokens("output_tokens"),
-        "tools_used": None,
-        "error_type": type(error).__name__,
-        "error_message": redact(_plain(describe_error(error)), secrets),
-        "stack_trace": redact(_plain("".join(traceback.format_exception(error))), secrets),
-    }
-
-
-def _plain(text: str) -> str:
-    """A text as it can be stored: what is no Unicode is shown as a question mark."""
-    return text.encode("utf-8", "replace").decode()
+def _is_readable(view: SessionView, phase: Phase) -> bool:
+    """Return whether a phase's documents can be read, so that its checkpoint can be saved with a reply."""
+    documents = [view.checkpoint(phase), *view.outputs(phase).values()]
+    return not any(document.faults or document.unknown_text for document in documents if document is not None)

@@ -1,4 +1,4 @@
-"""A session's past: immutable snapshots that can be listed, looked at, restored, forked, compared and let go.
+"""The history of sessions: immutable snapshots that can be listed, read, restored, forked, compared and deleted.
 
-Import the module you need; `History` is the face of the room.
+`history.History` is the public interface.
 """

@@ -1,14 +1,11 @@
-"""What a session's history must remember beside its records: steps counted, where it was restored to, numbers used.
+"""The catalog of a session's snapshots: the records, the branch head, pins, and the store of all of them.
 
-It is one line of JSON. Git joins the lines of two clones (merge=union); they are read as one, and written as one line.
+A record is Markdown that is written once and never changed. Its name has its number, its id and the digest of its
+bytes: an index made of the same names makes a list without reading, and a changed byte shows. A folder holds a hundred
+records, so that the newest is found as quickly among thousands as among ten.
 
-The records of a session's snapshots: Markdown that is written once, found by number, and never changed.
-
-A record's name says its number, its id and the digest of its bytes: a list needs no reading where an index was made of
-the same names, and a byte that changed shows. Records lie a hundred to a folder, so that the newest is found as
-quickly among thousands as among ten.
-
-Where a session's history rests: the store, records, blobs and pins of it, and the lock that all of them need.
+The branch head is what no record says: steps counted, the snapshot restored last, the highest number used. It is one
+line of JSON; git joins the lines of two clones (merge=union), which are read as one.
 """
 
 from __future__ import annotations
@@ -22,32 +19,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
+from haytham.cache import LruCache
 from haytham.config.policy import SnapshotPolicy
 from haytham.config.workflow import FILE, parse_workflow
 from haytham.errors import HaythamError, HistoryDisabled, InvalidArgument, InvalidDocument, Problem
 from haytham.history.blobs import BlobStore
 from haytham.history.snapshot import Snapshot, SnapshotManifest, parse_manifest, parse_snapshot
-from haytham.markdown.check import require_text
 from haytham.markdown.parser import parse
+from haytham.markdown.renderer import check_value, render_verified
 from haytham.markdown.schema import load_schema
-from haytham.storage.base import ABSENT, bytes_digest, cache_of
+from haytham.storage.base import ABSENT, Append, Batch, Delete, Write, bytes_digest, cache_of, commit
+from haytham.validation import require_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from haytham.session import Session
+    from haytham.session import SessionDocuments
     from haytham.storage.base import Store
 
-_MOST = 10**12  # far more than anybody counts to, and far less than a record can say
+_HIGHEST_COUNT = 10**12
 
 
 @dataclass(frozen=True)
 class BranchHead:
-    """One session's line of snapshots.
+    """The state of one session's line of snapshots.
 
-    `shelf` is the folder of its newest records, `last` the highest number that was ever used and removed since, `head`
-    the snapshot that was restored when `head_after` was the highest number, `step` the steps counted so far.
+    `shelf` is the folder of its newest records, `last` the highest number that was used and removed since, `head` the
+    snapshot that was restored when `head_after` was the highest number, `step` the steps counted.
     """
 
     shelf: int = 0
@@ -58,42 +57,41 @@ class BranchHead:
 
 
 class BranchHeadFile:
-    """Where a branch is kept. A file that is lost or garbled is as good as none: records tell nearly all of it."""
+    """The file of a branch head. A lost or damaged file counts as an empty one: records tell nearly all of it."""
 
     def __init__(self, store: Store, project_id: str, session_id: str) -> None:
         self._store = store
-        self._key = f"{project_id}/history/branches/{session_id}.jsonl"
+        self.key = f"{project_id}/history/branches/{session_id}.jsonl"
 
     def read(self) -> BranchHead:
-        """What is remembered."""
+        """Return the branch head."""
         try:
-            lines = self._store.read(self._key).split(b"\n")
+            lines = self._store.read(self.key).split(b"\n")
         except FileNotFoundError:
             return BranchHead()
-        return _joined([_checked(_loaded(line)) for line in lines])
+        return _merge([_parse_head(_load(line)) for line in lines])
 
     def change(self, **facts: Any) -> BranchHead:
-        """Remember something else; what is remembered then. Call it holding the project's lock."""
-        before = self.read()
-        after = replace(before, **facts)
-        if after != before:
-            self._store.write(self._key, json.dumps(asdict(after)).encode() + b"\n")
-        return after
+        """Change facts of the branch head; return it. Call it holding the project's lock."""
+        head = self.read()
+        commit(self._store, Batch(self.pack(head, **facts)))
+        return replace(head, **facts)
 
-    def delete(self) -> None:
-        """Remember nothing."""
-        self._store.delete(self._key)
+    def pack(self, branch: BranchHead, **facts: Any) -> tuple[Write, ...]:
+        """Return the write that changes facts of a branch head, if they differ."""
+        changed = replace(branch, **facts)
+        return () if changed == branch else (Write(self.key, json.dumps(asdict(changed)).encode() + b"\n"),)
 
 
-def _loaded(line: bytes) -> Any:
+def _load(line: bytes) -> Any:
     try:
         return json.loads(line)
-    except (ValueError, RecursionError):  # garbled, or a mark that git left
+    except (ValueError, RecursionError):  # damaged, or a conflict marker
         return None
 
 
-def _joined(branches: list[BranchHead]) -> BranchHead:
-    """Join what several clones remember: the highest numbers, and the restore that was the last by number."""
+def _merge(branches: list[BranchHead]) -> BranchHead:
+    """Merge the heads of several clones: the highest numbers, and the last restore by number."""
     if not branches:
         return BranchHead()
     restored = max(branches, key=lambda branch: branch.head_after)
@@ -101,18 +99,18 @@ def _joined(branches: list[BranchHead]) -> BranchHead:
     return replace(restored, **highest)
 
 
-def _checked(facts: Any) -> BranchHead:
-    """A branch of what has the right type; the rest counts as unknown."""
+def _parse_head(facts: Any) -> BranchHead:
+    """Return a branch head with those facts that have the right type."""
     if not isinstance(facts, dict):
         return BranchHead()
-    names = [one.name for one in fields(BranchHead) if one.name in facts]
+    names = [item.name for item in fields(BranchHead) if item.name in facts]
     return BranchHead(**{name: facts[name] for name in names if _fits(name, facts[name])})
 
 
 def _fits(name: str, value: Any) -> bool:
     if name == "head":
         return value is None or isinstance(value, str)
-    return type(value) is int and 0 <= value <= _MOST
+    return type(value) is int and 0 <= value <= _HIGHEST_COUNT
 
 
 log = logging.getLogger(__name__)
@@ -129,7 +127,7 @@ _REMOVED = "removed.jsonl"
 
 @dataclass(frozen=True)
 class RecordRef:
-    """What the name of a record says: where it lies, its number, its id, and the digest of its bytes."""
+    """What the name of a record says: its key, its number, its id, and the digest of its bytes."""
 
     key: str
     number: int
@@ -147,113 +145,127 @@ class SnapshotCatalog:
         self.branch = BranchHeadFile(store, project_id, session_id)
 
     def refs(self) -> list[RecordRef]:
-        """All records there are, by number."""
-        return _names(self._store.keys(self._prefix))
+        """Return all records, by number."""
+        return _refs(self._store.keys(self._prefix))
 
-    def newest(self) -> RecordRef | None:
-        """The record with the highest number, found without looking at all of them where that is remembered."""
-        shelf = self.branch.read().shelf
+    def numbered(self, number: int) -> list[RecordRef]:
+        """Return the records with a number, of which clones may have made several; only their folder is listed."""
+        return [ref for ref in self._on(number // _ON_A_SHELF) if ref.number == number]
+
+    def newest(self, branch: BranchHead | None = None) -> RecordRef | None:
+        """Return the record with the highest number; only the folders of the newest are listed, if they are known."""
+        shelf = (self.branch.read() if branch is None else branch).shelf
         if shelf and not self._on(shelf + 1):
-            found = self._on(shelf) or self._on(shelf - 1)
-            if found:
-                return found[-1]
+            refs = self._on(shelf) or self._on(shelf - 1)
+            if refs:
+                return refs[-1]
         return max(self.refs(), key=_order, default=None)
 
-    def _on(self, shelf: int) -> list[RecordRef]:
-        return _names(self._store.keys(self._folder(shelf), depth=1))
+    def restored(self, branch: BranchHead, newest: RecordRef | None) -> RecordRef | None:
+        """Return the record that was restored after the newest one was taken, if there is one."""
+        if newest is None or branch.head_after != newest.number:
+            return None
+        near = [ref for ref in self._on(newest.number // _ON_A_SHELF) if ref.id == branch.head]
+        return next(iter(near or [ref for ref in self.refs() if ref.id == branch.head]), None)
 
-    def next_number(self, newest: RecordRef | None) -> int:
-        """One above the highest number that was ever used."""
-        number = max(0 if newest is None else newest.number, self.branch.read().last) + 1
+    def _on(self, shelf: int) -> list[RecordRef]:
+        return _refs(self._store.keys(self._folder(shelf), depth=1))
+
+    def next_number(self, branch: BranchHead, newest: RecordRef | None) -> int:
+        """Return one above the highest number that was ever used."""
+        number = max(0 if newest is None else newest.number, branch.last) + 1
         if newest is not None and number > _HIGHEST:
             raise InvalidDocument([Problem("has the highest number there is; move it away", file=newest.key)])
         return number
 
-    def write(self, record: SnapshotManifest) -> None:
-        """Store a record, to stay. Call it holding the project's lock."""
-        from haytham.markdown.renderer import check_value, render_verified  # noqa: PLC0415 - who only looks needs neither
-
+    def pack(self, record: SnapshotManifest, branch: BranchHead, **facts: Any) -> tuple[Write, ...]:
+        """Return the writes of a new record, after that of the branch if it or its facts change."""
         value = record.value()
         _check_paths(record)
         check_value(load_schema(KIND), {**value, "documents": value["documents"][:1]})  # the others are made like it
         text, _ = render_verified(load_schema(KIND), value, check=False)
         data, shelf = text.encode(), record.snapshot.number // _ON_A_SHELF
-        if shelf:
-            self.branch.change(shelf=shelf)
-        name = f"{record.snapshot.number:06d}.{record.snapshot.id}.{_short(data)}.md"
-        self._store.write(self._folder(shelf) + name, data, expect=ABSENT)
-        _keep(bytes_digest(data), record)
+        name = f"{record.snapshot.number:06d}.{record.snapshot.id}.{_short_digest(data)}.md"
+        _RECORDS.put(bytes_digest(data), record)
+        head = self.branch.pack(branch, **({"shelf": shelf} if shelf else {}), **facts)
+        return *head, Write(self._folder(shelf) + name, data, ABSENT)
 
-    def read(self, name: RecordRef) -> SnapshotManifest:
-        """A record with its documents; InvalidDocument where a byte of it has changed, or it does not belong there."""
-        data = self._store.read(name.key)
+    def read(self, ref: RecordRef) -> SnapshotManifest:
+        """Return a record with its documents; InvalidDocument if a byte of it has changed, or it is misplaced."""
+        data = self._store.read(ref.key)
         digest = bytes_digest(data)
-        if _short(data) != name.digest:
+        if _short_digest(data) != ref.digest:
             message = "is not as it was written: a snapshot's record never changes"
-            raise InvalidDocument([Problem(message, file=name.key)])
-        known = _KEPT.get(digest)
-        if known is not None and not self._misplaced(name, vars(known.snapshot)):
-            return known
+            raise InvalidDocument([Problem(message, file=ref.key)])
+        cached = _RECORDS.get(digest)
+        if cached is not None and not self._mismatches(ref, vars(cached.snapshot)):
+            return cached
         parsed = parse(load_schema(KIND), data)
-        faults = [problem.with_file(name.key) for problem in parsed.faults]
+        faults = [problem.with_file(ref.key) for problem in parsed.faults]
         if faults:
             raise InvalidDocument(faults)
-        record = self._checked(name, parsed.value)
-        _keep(digest, record)
+        record = self._parse(ref, parsed.value)
+        _RECORDS.put(digest, record)
         return record
 
-    def _checked(self, place: RecordRef, value: Mapping[str, Any]) -> SnapshotManifest:
-        """A record that says what its place says, and names no path that could leave the session."""
-        wrong = self._misplaced(place, value)
+    def _parse(self, ref: RecordRef, value: Mapping[str, Any]) -> SnapshotManifest:
+        """Return a record that agrees with its key, and names no path that could leave the session."""
+        wrong = self._mismatches(ref, value)
         if wrong:
-            raise InvalidDocument([Problem(f"{message}, by its place", file=place.key) for message in wrong])
+            raise InvalidDocument([Problem(f"{message}, by its place", file=ref.key) for message in wrong])
         try:
             return parse_manifest(value)
         except InvalidArgument as error:
-            raise InvalidDocument([Problem(str(error), file=place.key)]) from None
+            raise InvalidDocument([Problem(str(error), file=ref.key)]) from None
 
-    def _misplaced(self, place: RecordRef, value: Mapping[str, Any]) -> list[str]:
-        """What a record says and its place does not."""
-        said = {"project": self._project_id, "session": self._session_id, "number": place.number, "id": place.id}
-        return [f"{name}: found {value[name]!r}; allowed: {so!r}" for name, so in said.items() if value[name] != so]
+    def _mismatches(self, ref: RecordRef, value: Mapping[str, Any]) -> list[str]:
+        """Return the facts of a record that do not agree with its key."""
+        facts = {"project": self._project_id, "session": self._session_id, "number": ref.number, "id": ref.id}
+        return [
+            f"{name}: found {value[name]!r}; allowed: {fact!r}" for name, fact in facts.items() if value[name] != fact
+        ]
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots by number, from the index where it was made of the same records; one damaged hides no other."""
-        names = self.refs()
-        known = self._index(names)
-        missing = [name for name in names if name.key not in known]
-        for name in missing:
-            snapshot = self._readable(name)
+        """Return all snapshots by number, from the index as far as it goes; a damaged record is skipped."""
+        refs = self.refs()
+        known = self._index(refs)
+        missing = [ref for ref in refs if ref.key not in known]
+        for ref in missing:
+            snapshot = self._read_if_valid(ref)
             if snapshot is not None:
-                known[name.key] = snapshot
+                known[ref.key] = snapshot
         if len(missing) >= _WORTH_AN_INDEX:
-            self._write_index([name for name in names if name.key in known], known)
-        return [known[name.key] for name in names if name.key in known]
+            self._write_index([ref for ref in refs if ref.key in known], known)
+        return [known[ref.key] for ref in refs if ref.key in known]
 
-    def _readable(self, name: RecordRef) -> Snapshot | None:
+    def _read_if_valid(self, ref: RecordRef) -> Snapshot | None:
         try:
-            return self.read(name).snapshot
+            return self.read(ref).snapshot
         except FileNotFoundError:  # it was removed in between
             return None
         except (HaythamError, OSError) as error:
             log.warning("a snapshot cannot be read: %s", error)
             return None
 
-    def remove(self, names: Iterable[RecordRef]) -> None:
-        """Remove records, and note which; their numbers are never used again. Call it holding the project's lock."""
-        gone = sorted(names, key=_order)
-        if not gone:
+    def remove(self, refs: Iterable[RecordRef]) -> None:
+        """Delete records, and log which; their numbers are never used again. Call it holding the project's lock."""
+        removed = sorted(refs, key=_order)
+        if not removed:
             return
-        newest = self.newest()
-        if newest is not None and gone[-1].number >= newest.number:
-            self.branch.change(last=max(newest.number, self.branch.read().last))
-        note = {"time": clock.now(), "removed": [[name.number, name.id] for name in gone]}
-        self._store.append(self._prefix + _REMOVED, json.dumps(note).encode() + b"\n")
-        for name in gone:
-            self._store.delete(name.key)
+        branch = self.branch.read()
+        newest = self.newest(branch)
+        is_newest = newest is not None and removed[-1].number >= newest.number
+        last = max(newest.number, branch.last) if newest is not None and is_newest else branch.last
+        note = {"time": clock.now(), "removed": [[ref.number, ref.id] for ref in removed]}
+        batch = Batch(
+            self.branch.pack(branch, last=last),
+            (Append(self._prefix + _REMOVED, json.dumps(note).encode() + b"\n"),),
+            tuple(Delete(ref.key) for ref in removed),
+        )
+        commit(self._store, batch)
 
     def removed(self) -> set[str]:
-        """The ids of snapshots that were removed on purpose."""
+        """Return the ids of snapshots that were removed on purpose."""
         try:
             lines = self._store.read(self._prefix + _REMOVED).split(b"\n")
         except FileNotFoundError:
@@ -261,29 +273,28 @@ class SnapshotCatalog:
         return {snapshot_id for line in lines for snapshot_id in _ids_removed(line)}
 
     def digests(self) -> set[str]:
-        """Every digest that a record names, found without reading them as documents.
+        """Return every digest that a record names, without parsing the records.
 
-        InvalidDocument where a record is damaged: what it named can no longer be told.
+        InvalidDocument if a record is damaged: the digests that it named are unknown.
         """
-        found: set[str] = set()
-        for name in self.refs():
-            data = self._store.read(name.key)
-            if _short(data) != name.digest:
-                raise InvalidDocument([Problem("is damaged, so that no bytes can be let go", file=name.key)])
-            found |= {digest.decode() for digest in _DIGEST.findall(data)}
-        return found
+        digests: set[str] = set()
+        for ref in self.refs():
+            data = self._store.read(ref.key)
+            if _short_digest(data) != ref.digest:
+                raise InvalidDocument([Problem("is damaged, so that no bytes can be let go", file=ref.key)])
+            digests |= {digest.decode() for digest in _DIGEST.findall(data)}
+        return digests
 
     def clear(self) -> None:
-        """Remove all that is known of the session's past."""
-        self._store.delete(self._prefix)
+        """Delete all records, the index and the branch head of the session."""
+        commit(self._store, Batch(deletes=(Delete(self._prefix), Delete(self.branch.key))))
         self._cache.delete(self._prefix)
-        self.branch.delete()
 
     def _folder(self, shelf: int) -> str:
         return f"{self._prefix}{shelf:04d}/"
 
-    def _index(self, names: Sequence[RecordRef]) -> dict[str, Snapshot]:
-        """What is known of records by their keys; a file that cannot be read, or a line that cannot be, is none."""
+    def _index(self, refs: Sequence[RecordRef]) -> dict[str, Snapshot]:
+        """Return the snapshots of records by key, as the index has them; a damaged index counts as empty."""
         try:
             lines = self._cache.read(self._prefix + _INDEX).split(b"\n")
         except (HaythamError, OSError):
@@ -293,48 +304,40 @@ class SnapshotCatalog:
             known = {row.pop("key"): parse_snapshot(row) for row in rows}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
-        there = [name for name in names if name.key in known]
-        return {name.key: known[name.key] for name in there if not self._misplaced(name, vars(known[name.key]))}
+        indexed = [ref for ref in refs if ref.key in known]
+        return {ref.key: known[ref.key] for ref in indexed if not self._mismatches(ref, vars(known[ref.key]))}
 
-    def _write_index(self, names: Sequence[RecordRef], known: dict[str, Snapshot]) -> None:
-        """Keep what a list needs; it is derived, so that a folder one may not write to is no reason to fail."""
-        rows = (json.dumps({"key": name.key, **asdict(known[name.key])}) for name in names)
+    def _write_index(self, refs: Sequence[RecordRef], known: dict[str, Snapshot]) -> None:
+        """Write the index; it is derived, so that a folder without write permission is no error."""
+        rows = (json.dumps({"key": ref.key, **asdict(known[ref.key])}) for ref in refs)
         try:
             self._cache.write(self._prefix + _INDEX, "\n".join(rows).encode() + b"\n")
         except (HaythamError, OSError) as error:
             log.debug("no index was kept: %s", error)
 
 
-_KEPT: dict[str, SnapshotManifest] = {}
-_MOST_KEPT = 64
+_RECORDS: LruCache[SnapshotManifest] = LruCache(64)  # by the digest of their bytes
 
 
-def _keep(digest: str, record: SnapshotManifest) -> None:
-    """Keep what a record says by the digest of its bytes: the newest is asked for again and again."""
-    if len(_KEPT) >= _MOST_KEPT:
-        _KEPT.clear()
-    _KEPT[digest] = record
-
-
-def _short(data: bytes) -> str:
+def _short_digest(data: bytes) -> str:
     return bytes_digest(data).removeprefix("sha256:")[:16]
 
 
 def _check_paths(record: SnapshotManifest) -> None:
-    """Refuse names of files that are no text: no document can hold them."""
-    for path in (*(row.path for row in record.files), *record.folders):
+    """Raise InvalidArgument if the name of a file is no text, which no document can hold."""
+    for path in (*(entry.path for entry in record.files), *record.folders):
         require_text("name of a file", path)
 
 
-def _names(keys: list[str]) -> list[RecordRef]:
-    found = ((key, _NAME.search(key)) for key in keys)
-    names = [RecordRef(key, int(match[1]), match[2], match[3]) for key, match in found if match is not None]
-    return sorted(names, key=_order)
+def _refs(keys: list[str]) -> list[RecordRef]:
+    matches = ((key, _NAME.search(key)) for key in keys)
+    refs = [RecordRef(key, int(match[1]), match[2], match[3]) for key, match in matches if match is not None]
+    return sorted(refs, key=_order)
 
 
-def _order(name: RecordRef) -> tuple[int, str]:
-    """Sort by number; clones that were merged may have given one number twice, and ids sort by time."""
-    return name.number, name.id
+def _order(ref: RecordRef) -> tuple[int, str]:
+    """Return the sort key of a record: clones that were merged may have used one number twice, and ids sort by time."""
+    return ref.number, ref.id
 
 
 def _ids_removed(line: bytes) -> list[str]:
@@ -345,24 +348,24 @@ def _ids_removed(line: bytes) -> list[str]:
 
 
 def recorded_sessions(store: Store, project_id: str) -> list[str]:
-    """The sessions of a project that have a history, be they there or not."""
+    """Return the sessions of a project that have a history, whether they still exist or not."""
     prefix = f"{project_id}/history/snapshots/"
     return sorted({key.removeprefix(prefix).partition("/")[0] for key in store.keys(prefix)})
 
 
 class HistoryStore:
-    """The past of one session at rest. `store` says where, else the session's policy does."""
+    """The stored history of one session, in the given store or else in the one of the session's policy."""
 
-    def __init__(self, session: Session, *, store: Store | None, may_run_code: bool) -> None:
+    def __init__(self, session: SessionDocuments, *, store: Store | None, may_run_code: bool) -> None:
         self.session = session
         self._given = store
         self._may_run_code = may_run_code
-        self.shielded: set[str] = set()  # what an operation that is going on comes back to
+        self.shielded: set[str] = set()  # snapshots that an operation under way may have to restore
         self._name = f"{session.project_id}/{session.session_id}"
 
     @cached_property
     def policy(self) -> SnapshotPolicy:
-        """What the session's workflow says of history; of one that cannot be read, the only copy in the project."""
+        """The policy of the session's workflow; if that cannot be read, of the only workflow in the project."""
         try:
             return self.session.read().workflow.policy
         except (HaythamError, OSError):
@@ -392,7 +395,7 @@ class HistoryStore:
         return open_store(policy.storage_type, path=policy.storage_path, base=base, may_run_code=self._may_run_code)
 
     def check_store(self) -> None:
-        """Refuse a store that cannot be opened: InvalidDocument with the place of its settings."""
+        """Raise InvalidDocument, with the line of the setting, if the store cannot be opened."""
         if not self.policy.enabled:
             return
         try:
@@ -416,37 +419,37 @@ class HistoryStore:
         return BlobStore(self.store, self.session.project_id, compress=self.policy.compress)
 
     def lock(self) -> AbstractContextManager[None]:
-        """The lock of what shares bytes in a project: it is taken before a session's own, always."""
+        """Return the lock of a project's blobs; it is always acquired before that of a session."""
         return self.session.store.lock(self.session.project_id)
 
-    def require_enabled(self, wanted: str) -> None:
-        """Refuse what needs a history, where the policy says there is none."""
+    def require_enabled(self, action: str) -> None:
+        """Raise HistoryDisabled if the policy switches history off."""
         if not self.policy.enabled:
-            raise HistoryDisabled(self._name, wanted)
+            raise HistoryDisabled(self._name, action)
 
-    def for_session(self, session: Session) -> HistoryStore:
-        """The past of another session of the project, in the same store."""
+    def for_session(self, session: SessionDocuments) -> HistoryStore:
+        """Return the history of another session of the project, in the same store."""
         return HistoryStore(session, store=self.store, may_run_code=self._may_run_code)
 
     def pins(self) -> set[str]:
-        """The ids of snapshots that a person pinned."""
+        """Return the ids of pinned snapshots."""
         prefix = self._pin("")
         return {key.removeprefix(prefix) for key in self.store.keys(prefix, depth=1)}
 
     def protected_ids(self) -> set[str]:
-        """What nothing may let go: pinned, or needed by an operation that is going on."""
+        """Return the ids of snapshots that are never deleted: pinned, or needed by an operation under way."""
         return self.pins() | self.shielded
 
     def pin(self, snapshot_id: str) -> None:
-        """Keep a snapshot, whatever the settings say."""
+        """Pin a snapshot, so that no rule deletes it."""
         self.store.write(self._pin(snapshot_id), b"")
 
     def unpin(self, snapshot_id: str) -> None:
-        """Let a snapshot go its way."""
+        """Unpin a snapshot."""
         self.store.delete(self._pin(snapshot_id))
 
     def delete_all(self) -> None:
-        """Remove all that is known of the session's past but for bytes, which others may share."""
+        """Delete the session's records and pins, but no blobs, which other sessions may share."""
         self.records.clear()
         self.store.delete(self._pin(""))
 

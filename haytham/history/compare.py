@@ -1,9 +1,9 @@
-"""What differs between two moments of one session, or of two: fields by their paths, texts as unified differences.
+"""Comparing two snapshots or sessions: fields by their paths, texts as unified differences.
 
-A field's path begins with what holds it: `manifest.model`, `state.memory.session.x`, `checkpoint.2.status`,
+A field's path begins with its document: `manifest.model`, `state.memory.session.x`, `checkpoint.2.status`,
 `feedback.2.approved`, `output.1.concept_expansion.model`, `task.1.concept_expansion.attempt`, and for an earlier
-attempt at phase 2, the first, `attempt.2.1.output.market_intelligence.model`. What is only shown takes no part, nor do
-line ends, the order of named rows, and when something was saved.
+attempt at phase 2, the first, `attempt.2.1.output.market_intelligence.model`. Derived fields, line ends, the order of
+named rows, and times of saving are not compared.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from haytham.errors import InvalidArgument
+from haytham.history.lookup import ref_text, resolve_anywhere
+from haytham.history.restore import read_files
+from haytham.history.snapshot import Snapshot, scan_tree, session_status
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
-from haytham.session import paths
+from haytham.session import SessionDocuments, paths
 from haytham.session.derived import row_tokens, sum_known
+from haytham.session.models import LedgerRow
 from haytham.session.validate import schema_for_path
 from haytham.text import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_SESSION = "project/sessions/session/"  # a place is told by a whole key
-_WORDS = {"session_manifest": "manifest", "user_feedback": "feedback", "agent_output": "output"}
-_LEFT_OUT = {("checkpoint", "saved_at"), ("state", "saved_at")}  # say only that something was saved
+    from haytham.history.catalog import HistoryStore
+
+_SESSION = "project/sessions/session/"  # the kind of a document is told by a whole key
+_PREFIXES = {"session_manifest": "manifest", "user_feedback": "feedback", "agent_output": "output"}
+_IGNORED = {("checkpoint", "saved_at"), ("state", "saved_at")}
 _ROW_KEYS = ("agent_name", "document", "part")
 _LONGEST = 200  # characters of a field that is shown as a value
 _MOST_LINES = 10_000  # of a text that is compared line by line: the time that takes grows with their square
 
 Value = dict[str, Any]
+Which = str | int | Snapshot | SessionDocuments
 
 
 @dataclass(frozen=True)
@@ -44,23 +52,23 @@ class CompareSide:
 
 @dataclass(frozen=True)
 class Change:
-    """What something was and what it is; None is nothing, or not known."""
+    """An old and a new value; None is absent, or not known."""
 
     old: Any
     new: Any
 
     @property
     def is_changed(self) -> bool:
-        """Whether it is another one now."""
+        """Whether the values differ."""
         return not _same(self.old, self.new)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs: fields by path, documents that came and went, statuses, texts by document, totals.
+    """The differences: fields by path, documents added and removed, statuses, texts by document, totals.
 
-    A text that is the content of its document stands under the document's path, another long one under the path, `#`
-    and the field. Totals are None where a checkpoint cannot be read, and where no document differs.
+    The content of a document is listed under the document's path, another long text under the path, `#` and the field.
+    Totals are None if a checkpoint cannot be read, and if no document differs.
     """
 
     changed_fields: Mapping[str, Change]
@@ -75,37 +83,64 @@ class Comparison:
     @property
     def is_empty(self) -> bool:
         """Whether nothing differs."""
-        differs = self.changed_fields or self.added or self.removed or self.texts
-        moved = self.old_status != self.new_status or self.tokens.is_changed or self.cost.is_changed
-        return not differs and not moved
+        documents = self.changed_fields or self.added or self.removed or self.texts
+        totals = self.old_status != self.new_status or self.tokens.is_changed or self.cost.is_changed
+        return not documents and not totals
 
 
 def compare(old: CompareSide, new: CompareSide) -> Comparison:
-    """What differs between two moments. Documents of equal bytes say the same, and are not compared."""
+    """Compare two sides; documents of equal bytes are skipped."""
     paths = sorted(old.documents.keys() | new.documents.keys(), key=natural_sort_key)
-    moved = [path for path in paths if old.documents.get(path) != new.documents.get(path)]
-    found = [_compared(DocumentPath(path), old.documents.get(path), new.documents.get(path)) for path in moved]
-    tokens, cost = _totals(old.documents, new.documents) if moved else (_UNKNOWN, _UNKNOWN)
+    changed = [path for path in paths if old.documents.get(path) != new.documents.get(path)]
+    states = [_compare(DocumentPath(path), old.documents.get(path), new.documents.get(path)) for path in changed]
+    tokens, cost = _totals(old.documents, new.documents) if changed else (_UNKNOWN, _UNKNOWN)
     return Comparison(
-        changed_fields={name: change for one in found for name, change in one.fields.items()},
-        added=tuple(path for path in moved if path not in old.documents),
-        removed=tuple(path for path in moved if path not in new.documents),
+        changed_fields={name: change for state in states for name, change in state.fields.items()},
+        added=tuple(path for path in changed if path not in old.documents),
+        removed=tuple(path for path in changed if path not in new.documents),
         old_status=old.status,
         new_status=new.status,
-        texts={name: text for one in found for name, text in one.texts.items()},
+        texts={name: text for state in states for name, text in state.texts.items()},
         tokens=tokens,
         cost=cost,
     )
 
 
+def compare_refs(archive: HistoryStore, old: Which, new: Which) -> Comparison:
+    """Compare two snapshots or sessions of a project; raise if one is unknown."""
+    return compare(resolve_side(archive, old), resolve_side(archive, new))
+
+
+def resolve_side(archive: HistoryStore, which: Which) -> CompareSide:
+    """Return the documents of a session, named by its whole id too, or of a snapshot of any session of the project."""
+    if isinstance(which, SessionDocuments):
+        return _present(archive, which)
+    if isinstance(which, str) and which in archive.session.store.folders(
+        paths.sessions_prefix(archive.session.project_id)
+    ):
+        return _present(archive, SessionDocuments(archive.session.store, archive.session.project_id, which))
+    owner, ref = resolve_anywhere(archive, ref_text(which))
+    record = owner.records.read(ref)
+    return CompareSide(dict(read_files(owner, record)), record.snapshot.status)
+
+
+def _present(archive: HistoryStore, session: SessionDocuments) -> CompareSide:
+    if session.project_id != archive.session.project_id:
+        raise InvalidArgument("session", session.session_id, f"one of project {archive.session.project_id}")
+    with archive.lock():
+        tree = scan_tree(session, ())
+        status = str(session_status(session, None)["status"])
+    return CompareSide({entry.path: tree.new[entry.digest] for entry in tree.files}, status)
+
+
 def natural_sort_key(path: str) -> str:
-    """A path as it is sorted: phase 2 before phase 10."""
+    """Return the sort key of a path: phase 2 before phase 10."""
     return re.sub(r"\d+", lambda number: number[0].zfill(12), path)
 
 
 @dataclass(frozen=True)
 class CompareState:
-    """What differs in one document."""
+    """The differences in one document."""
 
     fields: dict[str, Change] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -113,49 +148,49 @@ class CompareState:
 
 @dataclass(frozen=True)
 class DocumentPath:
-    """Where a document stands, and what follows from that."""
+    """The path of a document, and what it implies."""
 
     path: str
 
     @cached_property
     def kind(self) -> str | None:
-        """Return the kind of document at this path."""
+        """The kind of document at this path."""
         return schema_for_path(_SESSION + self.path)
 
     @property
     def in_phase(self) -> bool:
-        """Return whether the document belongs to a phase."""
+        """Whether the document belongs to a phase."""
         return "/" in self.path
 
     @property
-    def is_aside(self) -> bool:
-        """Whether it belongs to an earlier attempt."""
+    def is_archived(self) -> bool:
+        """Whether the document belongs to an earlier attempt."""
         return self.path.partition("/")[2].startswith(paths.ATTEMPTS)
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is an output as it was presented: a copy, kept for later differences."""
+        """Whether the document is the copy of an output as it was presented."""
         return f"/{paths.PRESENTED}" in self.path and self.kind is not None
 
     @property
     def content(self) -> str | None:
-        """The field that is the document's content, where its kind has one."""
-        verbatim = load_schema(self.kind).trailing_field if self.kind is not None else None
-        return None if verbatim is None else verbatim.name
+        """The name of the field that is the document's content, if its kind has one."""
+        trailing = load_schema(self.kind).trailing_field if self.kind is not None else None
+        return None if trailing is None else trailing.name
 
     @cached_property
     def names(self) -> str:
-        """What the paths of its fields begin with."""
+        """The prefix of the paths of its fields."""
         kind = self.kind or ""
         folder, *rest = self.path.split("/")
-        word, phase = _WORDS.get(kind, kind), folder.split("_")[1:2] if rest else []
+        word, phase = _PREFIXES.get(kind, kind), folder.split("_")[1:2] if rest else []
         agent = [_name(rest[-1].removesuffix(".md"))] if kind in ("agent_output", "task") else []
-        names = ["attempt", *phase, rest[1], word, *agent] if self.is_aside else [word, *phase, *agent]
+        names = ["attempt", *phase, rest[1], word, *agent] if self.is_archived else [word, *phase, *agent]
         return ".".join(names)
 
 
-def _compared(place: DocumentPath, before: bytes | None, after: bytes | None) -> CompareState:
-    """What differs in a document whose bytes do; one that cannot be read, or is none of ours, is compared as text."""
+def _compare(place: DocumentPath, before: bytes | None, after: bytes | None) -> CompareState:
+    """Compare a document whose bytes differ; one that cannot be parsed, or has no kind, is compared as text."""
     if place.is_copy:
         return CompareState()
     old, new = _value(place.kind, before), _value(place.kind, after)
@@ -163,12 +198,12 @@ def _compared(place: DocumentPath, before: bytes | None, after: bytes | None) ->
         text = _file_difference(place.path, before, after)
         return CompareState(texts={place.path: text} if text else {})
     if before is None or after is None:
-        old, new = _telling(place, old), _telling(place, new)
-    return _sorted_out(place, old, new)
+        old, new = _essential(place, old), _essential(place, new)
+    return _compare_values(place, old, new)
 
 
 def _value(kind: str | None, data: bytes | None) -> Value | None:
-    """What a document says; nothing where it is absent, None where it does not say it."""
+    """Return the value of a document; empty if it is absent, None if it cannot be parsed."""
     if kind is None:
         return None
     if data is None:
@@ -176,38 +211,38 @@ def _value(kind: str | None, data: bytes | None) -> Value | None:
     parsed = parse(load_schema(kind), data)
     if parsed.faults:
         return None
-    return {name: content for name, content in parsed.value.items() if (kind, name) not in _LEFT_OUT}
+    return {name: content for name, content in parsed.value.items() if (kind, name) not in _IGNORED}
 
 
-def _telling(place: DocumentPath, value: Value) -> Value:
-    """What to tell of a document that is on one side only.
+def _essential(place: DocumentPath, value: Value) -> Value:
+    """Return the fields to list of a document that is on one side only.
 
-    Of the session's, whatever is not empty; of a phase's, how it stands and what an agent wrote; of an earlier
-    attempt's, which was at hand before, what was decided.
+    Of the session's, those that are not empty; of a phase's, its status and what an agent wrote; of an earlier
+    attempt's, the decision.
     """
     if not place.in_phase:
         return {name: content for name, content in value.items() if not _is_nothing(content)}
-    wrote = {place.content} if place.kind == "agent_output" else set()
-    names = {"approved", "action"} if place.is_aside else {"status", "approved", "action", *wrote}
-    return {name: content for name, content in value.items() if name in names}
+    content = {place.content} if place.kind == "agent_output" else set()
+    names = {"approved", "action"} if place.is_archived else {"status", "approved", "action", *content}
+    return {name: item for name, item in value.items() if name in names}
 
 
-def _sorted_out(place: DocumentPath, old: Value, new: Value) -> CompareState:
-    """What differs in what a document says: short values as fields, content and long values as texts."""
-    found = CompareState()
+def _compare_values(place: DocumentPath, old: Value, new: Value) -> CompareState:
+    """Compare the values of a document: short ones as fields, content and long ones as texts."""
+    state = CompareState()
     for name in dict.fromkeys([*old, *new]):
         for path, before, after in _differences(name, old.get(name), new.get(name)):
             if path == place.content or _is_long(before) or _is_long(after):
                 where = place.path if path == place.content else f"{place.path}#{path}"
                 text = _text_difference(where, _as_text(before), _as_text(after))
-                found.texts.update({where: text} if text else {})
+                state.texts.update({where: text} if text else {})
             else:
-                found.fields[f"{place.names}.{path}"] = Change(before, after)
-    return found
+                state.fields[f"{place.names}.{path}"] = Change(before, after)
+    return state
 
 
 def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The single values that differ within two values, by the names that lead to them; null is as good as absent."""
+    """Yield the single values that differ within two values, with their paths; null counts as absent."""
     key = next((key for key in _ROW_KEYS if _is_named(old, key) and _is_named(new, key)), None)
     before, after = _parts(old, key), _parts(new, key)
     if not before and not after:
@@ -215,7 +250,7 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]
     elif type(old) is type(new) or _is_nothing(old) or _is_nothing(new):
         for name in dict.fromkeys([*before, *after]):
             yield from _differences(f"{path}.{name}", before.get(name), after.get(name))
-    else:  # a value in the place of parts, or a map in the place of a list: one went and the other came
+    else:  # a value in the place of parts, or a map in the place of a list: one was removed and the other added
         yield from _differences(path, old, None)
         yield from _differences(path, None, new)
 
@@ -225,7 +260,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _is_named(rows: Any, key: str) -> bool:
-    """Whether each row of a list has a name of its own under a key."""
+    """Return whether each row of a list has a unique name under a key."""
     if not isinstance(rows, list):
         return True
     names = [_row_name(row, key) for row in rows]
@@ -233,7 +268,7 @@ def _is_named(rows: Any, key: str) -> bool:
 
 
 def _row_name(row: Any, key: str) -> str | None:
-    """The name of a row; a document's without its ending, unless that could be taken for another's."""
+    """Return the name of a row; a document's without its ending, unless that could be another's name."""
     name = row.get(key) if isinstance(row, dict) else None
     if not isinstance(name, str):
         return None
@@ -244,7 +279,7 @@ def _row_name(row: Any, key: str) -> str | None:
 
 
 def _parts(value: Any, key: str | None) -> Value:
-    """What a map or a list is made of, by name; rows without one by their place, counted from 1 as documents do."""
+    """Return the items of a map or a list by name; rows without one by their position, from 1."""
     if isinstance(value, dict):
         return {_name(str(name)): content for name, content in value.items()}
     if not isinstance(value, list):
@@ -255,13 +290,13 @@ def _parts(value: Any, key: str | None) -> Value:
 
 
 def _name(name: str) -> str:
-    """A name as part of a path: as it is where that is clear, else as a JSON string."""
+    """Return a name as a part of a path: as it is if that is unambiguous, else as a JSON string."""
     is_clear = name.isprintable() and name.strip() == name != "" and not {".", '"'} & set(name)
     return name if is_clear else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Whether two values are the same; true is not 1."""
+    """Return whether two values are the same; true is not 1."""
     return bool(old == new) and isinstance(old, bool) == isinstance(new, bool)
 
 
@@ -284,7 +319,7 @@ def _file_difference(path: str, before: bytes | None, after: bytes | None) -> st
 
 
 def _text_difference(name: str, before: str, after: str) -> str:
-    """How two texts differ, line by line; of very long ones only that they do. Line ends do not count."""
+    """Return the diff of two texts, of very long ones only their lengths; line ends are ignored."""
     old, new = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
     counts = [text.count("\n") + 1 for text in (old, new)]
     if old != new and max(counts) > _MOST_LINES:
@@ -296,23 +331,23 @@ _UNKNOWN = Change(None, None)
 
 
 def _totals(old: Mapping[str, bytes], new: Mapping[str, bytes]) -> tuple[Change, Change]:
-    """Tokens and cost of all phases, as a manifest shows them; not known where a checkpoint does not say."""
+    """Return tokens and cost of all phases; unknown if a checkpoint cannot be read."""
     sides = [_checkpoints(documents) for documents in (old, new)]
     values = {data: _value("checkpoint", data) for data in {*sides[0], *sides[1]}}
     ledgers = [_rows(values[data] for data in side) for side in sides]
     tokens = (None if rows is None else sum_known(row_tokens(row) for row in rows) for rows in ledgers)
-    costs = (None if rows is None else sum_known(row["cost"] for row in rows) for rows in ledgers)
+    costs = (None if rows is None else sum_known(row.cost for row in rows) for rows in ledgers)
     return Change(*tokens), Change(*costs)
 
 
 def _checkpoints(documents: Mapping[str, bytes]) -> list[bytes]:
-    """The checkpoints of all phases."""
+    """Return the checkpoints of all phases."""
     places = [DocumentPath(path) for path in documents]
-    return [documents[place.path] for place in places if place.kind == "checkpoint" and not place.is_aside]
+    return [documents[place.path] for place in places if place.kind == "checkpoint" and not place.is_archived]
 
 
-def _rows(checkpoints: Iterable[Value | None]) -> list[Value] | None:
-    """The rows of all ledgers; None where one of them cannot be read."""
+def _rows(checkpoints: Iterable[Value | None]) -> list[LedgerRow] | None:
+    """Return the rows of all ledgers; None if one of them cannot be read."""
     values = list(checkpoints)
     known = [value["ledger"] for value in values if value is not None]
-    return [row for ledger in known for row in ledger] if len(known) == len(values) else None
+    return [LedgerRow.from_value(row) for ledger in known for row in ledger] if len(known) == len(values) else None

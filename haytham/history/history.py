@@ -1,11 +1,7 @@
-"""What callers of a history give, checked before anything is made of it; and whether a snapshot is due.
-
-The history of a session: the public face of its snapshots. Synchronous, and remembers nothing between two calls.
-"""
+"""The history of a session, and of all sessions of a workspace: the public interface of snapshots. Stateless."""
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -19,11 +15,10 @@ from haytham.events import Events
 from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
 from haytham.history.lookup import ref_text, resolve
-from haytham.history.snapshot import Snapshot
-from haytham.markdown.check import non_json_values, require_text
-from haytham.session import Session
-from haytham.session.paths import EVENTS
-from haytham.session.repair import FORKED
+from haytham.history.snapshot import Snapshot, capture
+from haytham.session import SessionDocuments
+from haytham.session.paths import EVENTS, check_id, sessions_prefix
+from haytham.validation import plain_dict, require_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,20 +28,20 @@ if TYPE_CHECKING:
     from haytham.history.compare import Comparison
     from haytham.history.fork import SnapshotNode
     from haytham.history.snapshot import SnapshotManifest
-    from haytham.storage.base import Store
+    from haytham.storage.base import SessionStore, Store
 
 
-def paginate(found: list[Snapshot], limit: int | None, offset: int) -> list[Snapshot]:
-    """A part of a list."""
+def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[Snapshot]:
+    """Return a part of a list."""
     for name, value in (("limit", limit), ("offset", offset)):
         if value is not None and (type(value) is not int or value < 0):
             raise InvalidArgument(name, value, "a whole number, 0 or more")
-    return found[offset:] if limit is None else found[offset : offset + limit]
+    return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
 
 
-def is_due(policy: SnapshotPolicy, last: Snapshot | None, done: int) -> bool:
-    """Whether so many steps, or so much time, have gone by since the last snapshot."""
-    if done - (0 if last is None else last.step) >= policy.frequency:
+def is_due(policy: SnapshotPolicy, last: Snapshot | None, steps: int) -> bool:
+    """Return whether a routine snapshot is due, by the steps done or the time since the last one."""
+    if steps - (0 if last is None else last.step) >= policy.frequency:
         return True
     return last is not None and bool(
         retention.older_than([last], timedelta(minutes=policy.interval_minutes), clock.now())
@@ -54,36 +49,20 @@ def is_due(policy: SnapshotPolicy, last: Snapshot | None, done: int) -> bool:
 
 
 def check_kind(kind: object) -> None:
-    """Refuse a kind of snapshot that there is not."""
+    """Raise InvalidArgument if there is no such kind of snapshot."""
     if kind not in KINDS:
         raise InvalidArgument("kind of snapshot", kind, ", ".join(KINDS))
 
 
 def require_line(what: str, text: str | None) -> str | None:
-    """One line of text, or none."""
+    """Return one line of text, or None; InvalidArgument for anything else."""
     if text is not None and (not isinstance(text, str) or not text.strip() or not text.isprintable()):
         raise InvalidArgument(what, text, "one line of text")
     return text if text is None else require_text(what, text)
 
 
-def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Refuse what would not come back from a file as it went in."""
-    plain: dict[str, Any] = {}
-    try:
-        given = dict(metadata or {})
-        plain = json.loads(json.dumps(given, allow_nan=False))
-        fits = plain == given and not any(non_json_values(plain))
-    except (TypeError, ValueError, RecursionError):
-        fits = False
-    if not fits:
-        raise InvalidArgument(
-            "metadata", metadata, "a dict of text, finite numbers, true, false, None, lists and dicts of them"
-        )
-    return plain
-
-
 def parse_prune_args(older_than: str | timedelta | None, kind: SnapshotKind | None) -> timedelta | None:
-    """What is to be let go, checked: the age as a length of time, and a kind that there is."""
+    """Return the age as a duration, and check the kind."""
     if kind is not None:
         check_kind(kind)
     return (
@@ -100,28 +79,18 @@ Numbers = list[int]
 if TYPE_CHECKING:
     Nodes = list[SnapshotNode]
     Problems = list[Problem]
-_TOLD_OF_A_FORK = {  # what a lost manifest can be rebuilt from
-    "session": "forked_from",
-    "snapshot": "fork_point",
-    "purpose": "purpose",
-    "user": "user_id",
-    "mode": "execution_mode",
-    "workflow": "workflow",
-    "origin": "origin",
-    "model": "model",
-}
 
 
 class History:
-    """The past of one session: taken, listed, looked at, restored, forked, compared, let go.
+    """The snapshots of one session: take, list, read, restore, fork, compare, delete.
 
-    A snapshot is named by its id, a unique part of it, its number, or the Snapshot itself. Where the past rests is the
-    workflow's to say, or `store`; a store that is code of a workflow's own is opened with `may_run_code` only.
+    A snapshot is named by its id, a unique part of it, its number, or the Snapshot itself. Snapshots are in the store
+    that the workflow names, unless `store` is given; a store that is code of a workflow needs `may_run_code`.
     """
 
     def __init__(
         self,
-        session: Session,
+        session: SessionDocuments,
         *,
         store: Store | None = None,
         events: Events | None = None,
@@ -133,11 +102,11 @@ class History:
 
     @property
     def policy(self) -> SnapshotPolicy:
-        """What the session's workflow says of history."""
+        """The snapshot policy of the session's workflow."""
         return self._archive.policy
 
     def check_store(self) -> None:
-        """Refuse a history that cannot be opened; one that is switched off need not be."""
+        """Raise InvalidDocument if the history is switched on and its store cannot be opened."""
         self._archive.check_store()
 
     def take(
@@ -148,45 +117,45 @@ class History:
         *,
         approval: str | None = None,
     ) -> Snapshot:
-        """Freeze the session as it is, readable or not; a routine one is left out where nothing changed since."""
+        """Take a snapshot of the session, readable or not; a routine one is skipped if nothing changed."""
         self._archive.require_enabled("take a snapshot")
         check_kind(kind)
         facts: Any = {"label": require_line("label", label), "approval": require_line("approval", approval)}
-        facts["metadata"] = plain_metadata(metadata)
+        facts["metadata"] = plain_dict("metadata", metadata or {})
         if not self.session.store.has_folder(self.session.prefix):
             raise NotFound(f"session {self.session.session_id!r}", self.session.prefix)
         with self._archive.lock():
-            snapshot, is_new = restore.capture(self._archive, kind, **facts)
+            record, is_new = capture(self._archive, kind, **facts)
             if is_new:
-                retention.enforce_max(self._archive, snapshot.user)
+                retention.enforce_max(self._archive, record.snapshot.user)
         if is_new:
-            self._tell_taken(snapshot)
-        return snapshot
+            self._emit_taken(record.snapshot)
+        return record.snapshot
 
-    def _tell_taken(self, snapshot: Snapshot) -> None:
-        """Tell who listens now; what is kept of it is the record."""
+    def _emit_taken(self, snapshot: Snapshot) -> None:
+        """Emit the event to handlers only: the record itself is stored."""
         facts = {"snapshot": snapshot.id, "number": snapshot.number, "kind": snapshot.kind}
-        self.events.emit("snapshot_taken", keep=False, session=snapshot.session, **facts)
+        self.events.emit("snapshot_saved", persist=False, session=snapshot.session, **facts)
 
     def list(
         self, kind: SnapshotKind | None = None, status: str | None = None, limit: int | None = None, offset: int = 0
     ) -> Snapshots:
-        """The snapshots, newest first."""
+        """Return the snapshots, newest first."""
         if kind is not None:
             check_kind(kind)
-        found = [
-            one
-            for one in reversed(self._archive.records.snapshots())
-            if kind in (None, one.kind) and status in (None, one.status)
+        snapshots = [
+            snapshot
+            for snapshot in reversed(self._archive.records.snapshots())
+            if kind in (None, snapshot.kind) and status in (None, snapshot.status)
         ]
-        return paginate(found, limit, offset)
+        return paginate(snapshots, limit, offset)
 
     def get(self, which: Which) -> Snapshot:
-        """One snapshot."""
+        """Return one snapshot."""
         return self._record(which).snapshot
 
     def latest(self, kind: SnapshotKind | None = None) -> Snapshot | None:
-        """The newest snapshot that can be read, of a kind or of any."""
+        """Return the newest readable snapshot, of a kind or of any; None if there is none."""
         if kind is None:
             newest = self._archive.records.newest()
             with suppress(HaythamError):
@@ -194,60 +163,66 @@ class History:
         return next(iter(self.list(kind, limit=1)), None)
 
     def tree(self) -> Nodes:
-        """What came of what: this session's snapshots and those of its forks."""
+        """Return the trees of this session's snapshots and those of its forks."""
         from haytham.history.fork import build_forest, descendants  # noqa: PLC0415
 
         return build_forest(descendants(self._archive))
 
     def documents(self, which: Which) -> Paths:
-        """The documents that a snapshot holds, by path."""
-        return [row.path for row in self._record(which).files]
+        """Return the paths of a snapshot's documents."""
+        return [entry.path for entry in self._record(which).files]
 
     def read(self, which: Which, path: str) -> bytes:
-        """A document as it was."""
+        """Return the bytes of a document of a snapshot."""
         record = self._record(which)
-        row = next((row for row in record.files if row.path == path), None)
-        if row is None:
+        entry = next((entry for entry in record.files if entry.path == path), None)
+        if entry is None:
             raise NotFound(f"{path} in snapshot {record.snapshot.number}", "document of that path in it")
-        return self._archive.blobs.read(row)
+        return self._archive.blobs.read(entry)
 
     def contents(self, which: Which) -> dict[str, bytes]:
-        """All documents as they were, by path."""
+        """Return the bytes of all documents of a snapshot, by path."""
         return dict(restore.read_files(self._archive, self._record(which)))
 
     def stored_size(self, which: Which) -> int:
-        """The bytes that a snapshot's documents take at rest, each content once, shared with others or not."""
+        """Return the stored size of a snapshot's blobs, each content once, shared with other snapshots or not."""
         return sum(self._archive.blobs.stored_size(digest) for digest in set(self._record(which).digests.values()))
 
     def step(self) -> Snapshot | None:
-        """Count a step of a loop, and take a routine snapshot where frequency or interval say so; that, if any."""
+        """Count a step of a loop; take and return a routine snapshot if frequency or interval say so."""
         self._archive.require_enabled("count a step")
         with self._archive.lock():
             last, branch = self.latest(), self._archive.records.branch
-            done = max(branch.read().step, 0 if last is None else last.step) + 1
-            branch.change(step=done)
-        if not is_due(self.policy, last, done):
+            steps = max(branch.read().step, 0 if last is None else last.step) + 1
+            branch.change(step=steps)
+        if not is_due(self.policy, last, steps):
             return None
-        taken = self.take("routine")
-        return None if last is not None and taken.id == last.id else taken
+        snapshot = self.take("routine")
+        return None if last is not None and snapshot.id == last.id else snapshot
 
     def restore(self, which: Which) -> Snapshot:
-        """Make the session what it was, all documents or none; the recovery snapshot, which undoes that again."""
+        """Restore the session, all documents or none; return the recovery snapshot, which undoes the restore."""
         self._archive.require_enabled("restore")
         record = self._record(which)
-        restore.verify_blobs(self._archive, record)
+        contents = dict(restore.read_files(self._archive, record))
         with restore.exclusive_run(self.session), self._archive.lock():
-            said = {"operation": f"restore {record.snapshot.id}"}
-            recovery, _ = restore.capture(self._archive, "recovery", metadata=said)
-            self._put_back(record, recovery)
-        self._tell_taken(recovery)
-        return recovery
+            operation = {"operation": f"restore {record.snapshot.id}"}
+            recovery, _ = capture(self._archive, "recovery", metadata=operation)
+            self._checkout(record, recovery, contents)
+        self._emit_taken(recovery.snapshot)
+        return recovery.snapshot
 
-    def _put_back(self, record: SnapshotManifest, recovery: Snapshot) -> None:
-        restore.checkout(self._archive, record, before=self._record(recovery))
-        self._archive.records.branch.change(head=record.snapshot.id, head_after=recovery.number)
-        snapshot = record.snapshot
-        self.events.emit("snapshot_restored", snapshot=snapshot.id, number=snapshot.number, recovery=recovery.id)
+    def _checkout(
+        self, record: SnapshotManifest, recovery: SnapshotManifest, contents: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Make a snapshot's documents those of the session, and emit the event."""
+        if contents is None:
+            contents = dict(restore.read_files(self._archive, record))
+        restore.checkout(self._archive, record, contents, before=recovery)
+        snapshot, after = record.snapshot, recovery.snapshot
+        branch = self._archive.records.branch
+        branch.change(head=snapshot.id, head_after=after.number)
+        self.events.emit("snapshot_restored", snapshot=snapshot.id, number=snapshot.number, recovery=after.id)
 
     def fork(
         self,
@@ -256,23 +231,19 @@ class History:
         name: str,
         purpose: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-    ) -> Session:
-        """Begin a session of its own, with the documents of a snapshot or of the present; this one is not touched."""
-        from haytham.history.fork import fork  # noqa: PLC0415 - who only takes need not load it
+    ) -> SessionDocuments:
+        """Create a session with the documents of a snapshot, or of the present; this one is not changed."""
+        from haytham.history.fork import fork  # noqa: PLC0415
 
         self._archive.require_enabled("fork")
         record = None if which is None else self._record(which)
-        facts = plain_metadata(metadata)
-        child = fork(self._archive, record, name=name, purpose=require_line("purpose", purpose), metadata=facts)
-        manifest = child.read().manifest.value
-        facts = {name: manifest.get(field) for name, field in _TOLD_OF_A_FORK.items()}
-        Events(child.store, child.prefix + EVENTS).emit(FORKED, **facts)
-        return child
+        facts = plain_dict("metadata", metadata or {})
+        return fork(self._archive, record, name=name, purpose=require_line("purpose", purpose), metadata=facts)
 
-    def merge(self, other: Session | str, phases: Sequence[int]) -> Numbers:
-        """Put whole phases of another session in the place of one's own; those that differed.
+    def merge(self, other: SessionDocuments | str, phases: Sequence[int]) -> Numbers:
+        """Replace whole phases by those of another session; return the phases that differed.
 
-        MergeConflict, with the list, where both have changed since they parted; nothing is merged then.
+        MergeConflict, with the documents, if both sessions changed them since the fork; nothing is merged then.
         """
         from haytham.history.merge import Merge  # noqa: PLC0415
 
@@ -281,113 +252,113 @@ class History:
         with restore.exclusive_run(self.session), self._archive.lock():
             merge = Merge(self._archive, self._archive.for_session(source), phases)
             if merge.numbers:
-                with self._operation(f"merge {source.session_id}", self._put_back):
-                    merge.carry_out()
+                with self._operation(f"merge {source.session_id}", self._checkout):
+                    merge.apply()
         self.events.emit("merged", session=source.session_id, phases=merge.numbers)
         return merge.numbers
 
     def discard(self) -> None:
-        """Remove this session, which is a fork, and only it."""
+        """Delete this session, which must be a fork."""
         from haytham.history.fork import discard  # noqa: PLC0415
 
         discard(self._archive)
 
-    def compare(self, old: Which | Session, new: Which | Session | None = None) -> Comparison:
-        """What differs between two snapshots or sessions of the project; without `new`, from then to the present."""
-        from haytham.history.compare_refs import compare_refs  # noqa: PLC0415
+    def compare(self, old: Which | SessionDocuments, new: Which | SessionDocuments | None = None) -> Comparison:
+        """Compare two snapshots or sessions of the project; without `new`, with the present."""
+        from haytham.history.compare import compare_refs  # noqa: PLC0415
 
         return compare_refs(self._archive, old, self.session if new is None else new)
 
     @contextmanager
     def operation(self, name: str, *, rollback: bool = False) -> Iterator[Snapshot]:
-        """Do something that may go wrong: a snapshot before it goes when it went well, and stays when it did not.
+        """Take a snapshot before an operation; delete it when the operation succeeds, keep it when it fails.
 
-        Then a recovery snapshot says how far it came, and with `rollback` the session is made what it was; Running
-        where a run is at work then, which keeps the session as it is.
+        After a failure a recovery snapshot has the progress, and with `rollback` the session is restored; if a run is
+        at work then, AlreadyRunning is raised and the session stays as it is.
         """
         with self._operation(name, self._roll_back if rollback else None) as before:
             yield before
 
     @contextmanager
     def _operation(
-        self, name: str, put_back: Callable[[SnapshotManifest, Snapshot], None] | None
+        self, name: str, roll_back: Callable[[SnapshotManifest, SnapshotManifest], None] | None
     ) -> Iterator[Snapshot]:
         before = self.take("pre_operation", metadata={"operation": name})
-        self._archive.shielded.add(before.id)  # whatever is let go meanwhile, the way back is not
+        self._archive.shielded.add(before.id)  # so that no rule deletes it meanwhile
         try:
             yield before
         except BaseException as failure:
-            recovery = self._keep_progress(name, before)
-            if put_back is not None:
-                self._put_back_after(failure, partial(put_back, self._record(before), recovery), before)
+            recovery = self._record(self._take_progress(name, before))
+            if roll_back is not None:
+                self._roll_back_after(failure, partial(roll_back, self._record(before), recovery), before)
             raise
         finally:
             self._archive.shielded.discard(before.id)
         self._remove(before)
 
-    def _keep_progress(self, name: str, before: Snapshot) -> Snapshot:
-        """Take a snapshot of how far a failed operation came; return the one before it where that fails."""
+    def _take_progress(self, name: str, before: Snapshot) -> Snapshot:
+        """Take a snapshot of the progress of a failed operation; return the one before it if that fails."""
         try:
             return self.take("recovery", metadata={"operation": name, "before": before.id})
         except (HaythamError, OSError) as error:
             log.warning("how far %s came could not be kept: %s", name, error)
             return before
 
-    def _put_back_after(self, failure: BaseException, put_back: Callable[[], None], before: Snapshot) -> None:
-        """Put the session back after a failure; where a run is at work say what to restore later."""
+    def _roll_back_after(self, failure: BaseException, roll_back: Callable[[], None], before: Snapshot) -> None:
+        """Restore the session after a failure; if a run is at work, log what to restore later."""
         try:
-            put_back()
+            roll_back()
         except AlreadyRunning as error:
             log.warning("nothing was rolled back, as a run is at work; later: haytham restore %s", before.id)
             raise error from failure
 
-    def _roll_back(self, record: SnapshotManifest, recovery: Snapshot) -> None:
-        """Put the session back while no run is at work on it."""
+    def _roll_back(self, record: SnapshotManifest, recovery: SnapshotManifest) -> None:
+        """Restore the session while no run is at work on it."""
         with restore.exclusive_run(self.session), self._archive.lock():
-            self._put_back(record, recovery)
+            self._checkout(record, recovery)
 
     def pin(self, which: Which) -> Snapshot:
-        """Keep a snapshot, whatever the settings say."""
+        """Pin a snapshot, so that no rule deletes it."""
         snapshot = self.get(which)
         with self._archive.lock():
             self._archive.pin(snapshot.id)
         return snapshot
 
     def unpin(self, which: Which) -> Snapshot:
-        """Let a pinned snapshot go its way again."""
+        """Unpin a snapshot."""
         snapshot = self.get(which)
         with self._archive.lock():
             self._archive.unpin(snapshot.id)
         return snapshot
 
     def pins(self) -> set[str]:
-        """The ids of the snapshots that are pinned."""
+        """Return the ids of pinned snapshots."""
         return self._archive.pins()
 
     def delete(self, which: Which) -> str:
-        """Remove one snapshot, of whatever kind and damaged or not, unless it is pinned or a fork's; its id."""
+        """Delete one snapshot, damaged or not, unless it is pinned or was forked; return its id."""
         snapshot_id = resolve(self._archive, ref_text(which)).id
         retention.delete(self._archive, snapshot_id)
         return snapshot_id
 
     def _remove(self, snapshot: Snapshot) -> None:
-        """Remove a snapshot that was taken by the way, unless somebody holds on to it by now."""
+        """Delete the snapshot before an operation, unless it was pinned or forked meanwhile."""
         with self._archive.lock():
-            held = self._archive.pins() | retention.fork_points(self._archive, [snapshot.id])
-            retention.remove(self._archive, {snapshot.id} - held)
+            protected = self._archive.pins() | retention.fork_points(self._archive, [snapshot.id])
+            retention.remove(self._archive, {snapshot.id} - protected)
 
     def prune(
         self, *, dry_run: bool = False, older_than: str | timedelta | None = None, kind: SnapshotKind | None = None
     ) -> Snapshots:
-        """Remove what retention lets go, or what is older than that (`30d`); which. With `dry_run`, only say so."""
+        """Delete expired snapshots, or those older than an age (`30d`); return them. With `dry_run`, delete nothing."""
         age = parse_prune_args(older_than, kind)
-        gone = retention.prune(self._archive, dry_run=dry_run, age=age, kind=kind)
-        if gone and not dry_run:
-            self.events.emit("snapshots_pruned", snapshots=[one.id for one in gone])
-        return gone
+        deleted = retention.prune(self._archive, dry_run=dry_run, age=age, kind=kind)
+        if deleted and not dry_run:
+            self.events.emit("snapshots_deleted", snapshots=[snapshot.id for snapshot in deleted])
+        return deleted
 
     def verify(self) -> Problems:
-        """All that is wrong with the past: records, bytes, parents, and whether each snapshot restores for real."""
+        """Return all problems of the history: records, blobs, parents, and snapshots that do not restore."""
         from haytham.history.verify import verify  # noqa: PLC0415
 
         return verify(self._archive)
@@ -395,9 +366,72 @@ class History:
     def _record(self, which: Which) -> SnapshotManifest:
         return self._archive.records.read(resolve(self._archive, ref_text(which)))
 
-    def _session(self, other: Session | str) -> Session:
-        """Another session of the same project."""
-        found = other if isinstance(other, Session) else Session(self.session.store, self.session.project_id, other)
-        if found.project_id != self.session.project_id or found.session_id == self.session.session_id:
-            raise InvalidArgument("session", found.session_id, f"another one of project {self.session.project_id}")
-        return found
+    def _session(self, other: SessionDocuments | str) -> SessionDocuments:
+        """Return another session of the same project."""
+        session = (
+            other
+            if isinstance(other, SessionDocuments)
+            else SessionDocuments(self.session.store, self.session.project_id, other)
+        )
+        if session.project_id != self.session.project_id or session.session_id == self.session.session_id:
+            raise InvalidArgument("session", session.session_id, f"another one of project {self.session.project_id}")
+        return session
+
+
+class AllHistories:
+    """The histories of all sessions of a workspace; one that cannot be read hides no other."""
+
+    def __init__(self, store: SessionStore, *, may_run_code: bool | Callable[[SessionDocuments], bool] = False) -> None:
+        self._store = store
+        self._may_run_code = may_run_code
+
+    def list(self, user: str | None = None, limit: int | None = 50, offset: int = 0) -> Snapshots:
+        """Return the snapshots of a user, or of all, newest first."""
+        snapshots = [item for archive in self._archives() for item in self._snapshots(archive)]
+        selected = [snapshot for snapshot in snapshots if user in (None, snapshot.user)]
+        selected.sort(key=lambda snapshot: (snapshot.id.rpartition("-")[0], snapshot.number), reverse=True)
+        return paginate(selected, limit, offset)
+
+    def clear(self, user: str) -> int:
+        """Delete all snapshots of a user, pinned ones too, except those that were forked; return how many."""
+        check_id("user id", user)
+        return sum(self._clear(archive, user) for archive in self._archives())
+
+    def _clear(self, archive: HistoryStore, user: str) -> int:
+        with archive.lock():
+            ids = [snapshot.id for snapshot in self._snapshots(archive) if snapshot.user == user]
+            protected = retention.fork_points(archive, ids)
+            deleted = [snapshot_id for snapshot_id in ids if snapshot_id not in protected]
+            retention.remove(archive, deleted)
+        return len(deleted)
+
+    def prune(
+        self, *, dry_run: bool = False, older_than: str | timedelta | None = None, kind: SnapshotKind | None = None
+    ) -> Snapshots:
+        """Delete in every session the expired snapshots, or those older than an age; return them."""
+        age = parse_prune_args(older_than, kind)
+        deleted: Snapshots = []
+        for archive in self._archives():
+            try:
+                history = History(archive.session, store=archive.store)
+                deleted += history.prune(dry_run=dry_run, older_than=age, kind=kind)
+            except (HaythamError, OSError) as error:
+                log.warning("the history of %s could not be pruned: %s", archive.session.session_id, error)
+        return deleted
+
+    def _snapshots(self, archive: HistoryStore) -> Snapshots:
+        try:
+            return archive.records.snapshots()
+        except (HaythamError, OSError) as error:
+            log.warning("the history of %s cannot be read: %s", archive.session.session_id, error)
+            return []
+
+    def _archives(self) -> Iterator[HistoryStore]:
+        for project_id in self._store.folders():
+            for session_id in self._store.folders(sessions_prefix(project_id)):
+                try:
+                    session = SessionDocuments(self._store, project_id, session_id)
+                except InvalidArgument:  # a folder that is no session's
+                    continue
+                may = self._may_run_code(session) if callable(self._may_run_code) else self._may_run_code
+                yield HistoryStore(session, store=None, may_run_code=may)

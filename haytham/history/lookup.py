@@ -1,4 +1,4 @@
-"""Finding a snapshot by what a person says: its id, a unique part of it, or its number."""
+"""Finding a snapshot by its id, a unique part of it, or its number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from haytham.errors import AmbiguousSnapshot, InvalidArgument, NotFound, short_repr
 from haytham.history.catalog import recorded_sessions
 from haytham.history.snapshot import Snapshot
-from haytham.session import Session
+from haytham.session import SessionDocuments
 
 if TYPE_CHECKING:
     from haytham.history.catalog import HistoryStore, RecordRef
@@ -18,61 +18,61 @@ _LONGEST = 18
 
 
 def ref_text(which: str | int | Snapshot) -> str:
-    """A snapshot as a person would name it."""
+    """Return the text that names a snapshot."""
     if isinstance(which, Snapshot):
         return which.id
-    return f"#{which}" if type(which) is int else which  # type: ignore[return-value] # what it is not is told below
+    return f"#{which}" if type(which) is int else which  # type: ignore[return-value] # other types are refused below
 
 
 def resolve(archive: HistoryStore, part: str) -> RecordRef:
-    """The snapshot of a session that is meant; an error that says what there is, where none or several are."""
-    matching = _matching(archive.records.refs(), part)
+    """Return the record of a session that is named; raise if none or several are."""
+    matching = _matching(archive, part)
     if len(matching) == 1:
         return matching[0]
     if matching:
-        by_number = matching == _numbered(archive.records.refs(), part)
-        raise AmbiguousSnapshot(part, [name.id for name in matching], by_number=by_number)
-    elsewhere = [other for other in _others(archive) if _matching(other.records.refs(), part)]
-    if elsewhere:
-        there = elsewhere[0].session.session_id
-        raise InvalidArgument("snapshot", part, f"one of session {archive.session.session_id}; this is one of {there}")
+        by_number = len({ref.number for ref in matching}) == 1 and _number(part) == matching[0].number
+        raise AmbiguousSnapshot(part, [ref.id for ref in matching], by_number=by_number)
+    owner = next((other.session.session_id for other in _others(archive) if _matching(other, part)), None)
+    if owner is not None:
+        raise InvalidArgument("snapshot", part, f"one of session {archive.session.session_id}; this is one of {owner}")
     name = f"snapshot {short_repr(part)}"
     raise NotFound(name, f"record of it in session {archive.session.session_id}", "haytham checkpoints lists them")
 
 
 def resolve_anywhere(archive: HistoryStore, part: str) -> tuple[HistoryStore, RecordRef]:
-    """The snapshot that is meant, of the session itself or else of another one of the project."""
-    if not _matching(archive.records.refs(), part):
+    """Return the record that is named, of the session itself or else of another one of the project."""
+    if not _matching(archive, part):
         for other in _others(archive):
-            if _matching(other.records.refs(), part):
+            if _matching(other, part):
                 return other, resolve(other, part)
     return archive, resolve(archive, part)
 
 
-def _matching(names: list[RecordRef], part: str) -> list[RecordRef]:
-    """By number, which a few digits always are; by the whole id, else by a part of it."""
+def _matching(archive: HistoryStore, part: str) -> list[RecordRef]:
+    """Return the records that match: by number, which a few digits always are, by the whole id, or by a part of it."""
     if not isinstance(part, str) or not part.strip():
         raise InvalidArgument("snapshot", part, "its id, a part of it, or its number")
-    found = _numbered(names, part)
-    if found is not None and (found or part.startswith("#") or len(part) <= _MOST_DIGITS):
-        return found
-    return [name for name in names if name.id == part] or [name for name in names if part in name.id]
+    number = _number(part)
+    if number is not None:
+        refs = archive.records.numbered(number)
+        if refs or part.startswith("#") or len(part) <= _MOST_DIGITS:
+            return refs
+    refs = archive.records.refs()
+    return [ref for ref in refs if ref.id == part] or [ref for ref in refs if part in ref.id]
 
 
-def _numbered(names: list[RecordRef], part: str) -> list[RecordRef] | None:
-    """Return the snapshots with a number; None where what is given is no number."""
+def _number(part: str) -> int | None:
+    """Return the number that is given; None if it is no number."""
     number = part.removeprefix("#")
-    if not number.isdecimal() or not number.isascii():
-        return None
-    return [name for name in names if name.number == int(number[:_LONGEST])]
+    return int(number[:_LONGEST]) if number.isdecimal() and number.isascii() else None
 
 
 def _others(archive: HistoryStore) -> list[HistoryStore]:
-    """The pasts of the project's other sessions."""
+    """Return the histories of the project's other sessions."""
     own = archive.session
     names = [name for name in recorded_sessions(archive.store, own.project_id) if name != own.session_id]
-    found = []
+    others = []
     for name in names:
         with suppress(InvalidArgument):  # a folder that is no session's
-            found.append(archive.for_session(Session(own.store, own.project_id, name)))
-    return found
+            others.append(archive.for_session(SessionDocuments(own.store, own.project_id, name)))
+    return others

@@ -1,7 +1,4 @@
-"""Which snapshots may go: pure decisions over values. What must stay stays, whatever the settings say.
-
-Letting snapshots go: what the rules say, what must stay for others' sake, and the bytes that nobody names then.
-"""
+"""Retention: which snapshots the rules delete, which are protected, and deleting them with their blobs."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument
 from haytham.history import restore
 from haytham.history.catalog import SnapshotCatalog, recorded_sessions
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.paths import MANIFEST, sessions_prefix
 
 if TYPE_CHECKING:
@@ -24,7 +21,10 @@ if TYPE_CHECKING:
     from haytham.history.catalog import HistoryStore, RecordRef
     from haytham.history.snapshot import Snapshot
 
-_ALWAYS_KEPT = frozenset({"manual", "final"})
+log = logging.getLogger(__name__)
+
+_IN_SESSION = 4  # project, "history", "snapshots", session, and more
+_PROTECTED_KINDS = frozenset({"manual", "final"})
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|h|d|w)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -32,151 +32,146 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 def expired(
     snapshots: Sequence[Snapshot], rules: Mapping[str, RetentionRule], *, now: str, kept: Collection[str]
 ) -> list[str]:
-    """The ids that the rules let go, of one session's snapshots in the order of their numbers."""
+    """Return the ids that the rules delete, of one session's snapshots in the order of their numbers."""
     for kind, rule in rules.items():
         if rule.keep_last is not None and rule.keep_last < 1:
             raise InvalidArgument(f"retention.{kind}.keep_last", rule.keep_last, "1 or more")
-    stays = protected(snapshots, kept)
-    gone: set[str] = set()
+    deleted: set[str] = set()
     for kind, rule in rules.items():
-        gone |= _let_go([one for one in snapshots if one.kind == kind], rule, now)
-    return [one.id for one in snapshots if one.id in gone - stays]
+        deleted |= _expired_by([snapshot for snapshot in snapshots if snapshot.kind == kind], rule, now)
+    deleted -= protected(snapshots, kept)
+    return [snapshot.id for snapshot in snapshots if snapshot.id in deleted]
 
 
-def _let_go(snapshots: list[Snapshot], rule: RetentionRule, now: str) -> set[str]:
-    """What one rule lets go of its own kind."""
+def _expired_by(snapshots: list[Snapshot], rule: RetentionRule, now: str) -> set[str]:
+    """Return the ids that one rule deletes of its own kind."""
     surplus = snapshots[: -rule.keep_last] if rule.keep_last is not None else []
     days = rule.cleanup_after_days
     old = [] if days is None else older_than(snapshots, timedelta(days=days), now)
-    return {one.id for one in (*surplus, *old)}
+    return {snapshot.id for snapshot in (*surplus, *old)}
 
 
 def older_than(snapshots: Iterable[Snapshot], age: timedelta, now: str) -> list[Snapshot]:
-    """Those that were taken longer ago than that."""
+    """Return the snapshots that are older than an age."""
     try:
         before = parse_time(now) - age
-    except OverflowError:  # longer ago than a calendar goes back
+    except OverflowError:  # earlier than any calendar
         return []
-    return [one for one in snapshots if parse_time(one.time) < before]
+    return [snapshot for snapshot in snapshots if parse_time(snapshot.time) < before]
 
 
 def protected(snapshots: Sequence[Snapshot], kept: Collection[str]) -> set[str]:
-    """What is never let go: the newest, the last of each approval, labelled, manual and final ones, and `kept`."""
-    approvals = {one.approval: one.id for one in snapshots if one.approval is not None}
-    stays = {one.id for one in snapshots if one.label is not None or one.kind in _ALWAYS_KEPT}
-    return {*stays, *approvals.values(), *kept, *(one.id for one in snapshots[-1:])}
+    """Return the ids that no rule deletes: the newest, the last of each approval, labelled, manual, final, `kept`."""
+    approvals = {item.approval: item.id for item in snapshots if item.approval is not None}
+    by_kind = {item.id for item in snapshots if item.label is not None or item.kind in _PROTECTED_KINDS}
+    return {*by_kind, *approvals.values(), *kept, *(item.id for item in snapshots[-1:])}
 
 
-def excess(snapshots: Sequence[Snapshot], most: int, stays: Collection[str]) -> list[str]:
-    """The oldest that go so that no more than so many are left, as far as those that must stay let them."""
-    many = len(snapshots) - most
-    return [one.id for one in snapshots if one.id not in stays][: max(many, 0)]
+def excess(snapshots: Sequence[Snapshot], most: int, kept: Collection[str]) -> list[str]:
+    """Return the oldest ids to delete so that at most so many are left, as far as `kept` allows."""
+    surplus = len(snapshots) - most
+    return [snapshot.id for snapshot in snapshots if snapshot.id not in kept][: max(surplus, 0)]
 
 
 def parse_duration(text: object) -> timedelta:
-    """A length of time as people write it: 90m, 12h, 30d, 2w."""
-    found = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    """Return a duration as people write it: 90m, 12h, 30d, 2w."""
+    match = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
         raise InvalidArgument("age", text, "a number and m, h, d or w, like 30d")
     try:
-        return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        return timedelta(**{_UNITS[match[2]]: float(match[1])})
     except OverflowError:
         raise InvalidArgument("age", text, "one that a calendar has") from None
 
 
 def parse_time(time: str) -> datetime:
-    """A time as records say it; without a zone it is UTC."""
-    found = datetime.fromisoformat(time)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-log = logging.getLogger(__name__)
-
-_IN_SESSION = 4  # project, "history", "snapshots", session, and more
+    """Return the time of a record; without a zone it is UTC."""
+    parsed = datetime.fromisoformat(time)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 def prune(
     archive: HistoryStore, *, dry_run: bool = False, age: timedelta | None = None, kind: str | None = None
 ) -> list[Snapshot]:
-    """Remove what the rules let go, or what is older than that; which, oldest first."""
+    """Delete expired snapshots, or those older than an age; return them, oldest first."""
     with archive.lock():
         snapshots = archive.records.snapshots()
-        gone = _condemned(archive, snapshots, age, kind)
+        deleted = _select(archive, snapshots, age, kind)
         if not dry_run:
-            remove(archive, [one.id for one in gone])
-        return gone
+            remove(archive, [snapshot.id for snapshot in deleted])
+        return deleted
 
 
-def _condemned(
+def _select(
     archive: HistoryStore, snapshots: list[Snapshot], age: timedelta | None, kind: str | None
 ) -> list[Snapshot]:
-    kept = archive.protected_ids() | fork_points(archive, [one.id for one in snapshots])
+    """Return the snapshots that are deleted by the rules, or by an age."""
+    kept = archive.protected_ids() | fork_points(archive, [snapshot.id for snapshot in snapshots])
     if age is None:
         ids = set(expired(snapshots, archive.policy.retention, now=clock.now(), kept=kept))
     else:
-        stays = protected(snapshots, kept)
-        ids = {one.id for one in older_than(snapshots, age, clock.now()) if one.id not in stays}
-    return _spare(archive, snapshots, [one for one in snapshots if one.id in ids and kind in (None, one.kind)])
+        ids = {snapshot.id for snapshot in older_than(snapshots, age, clock.now())} - protected(snapshots, kept)
+    return _confirm(archive, snapshots, [item for item in snapshots if item.id in ids and kind in (None, item.kind)])
 
 
-def _spare(archive: HistoryStore, snapshots: list[Snapshot], gone: list[Snapshot]) -> list[Snapshot]:
-    """What may go after a last look: not the last that verifies, nor what its record does not say a list says."""
-    sound = _last_sound(archive, snapshots) if gone else None
-    names = {name.id: name for name in archive.records.refs()}
-    return [one for one in gone if one.id != sound and _is_as_listed(archive, names.get(one.id), one)]
+def _confirm(archive: HistoryStore, snapshots: list[Snapshot], selected: list[Snapshot]) -> list[Snapshot]:
+    """Return the selected snapshots without the last intact one, and without those whose record says otherwise."""
+    intact = _last_intact(archive, snapshots) if selected else None
+    refs = {ref.id: ref for ref in archive.records.refs()}
+    return [item for item in selected if item.id != intact and _is_as_listed(archive, refs.get(item.id), item)]
 
 
-def _is_as_listed(archive: HistoryStore, name: RecordRef | None, one: Snapshot) -> bool:
-    """Whether a record itself says what a list said of it: an index may be old, or somebody's joke."""
+def _is_as_listed(archive: HistoryStore, ref: RecordRef | None, snapshot: Snapshot) -> bool:
+    """Return whether a record agrees with the index, which may be old or forged."""
     try:
-        return name is not None and archive.records.read(name).snapshot == one
+        return ref is not None and archive.records.read(ref).snapshot == snapshot
     except (HaythamError, OSError) as error:
-        log.warning("snapshot %d is kept, as it cannot be read: %s", one.number, error)
+        log.warning("snapshot %d is kept, as it cannot be read: %s", snapshot.number, error)
         return False
 
 
-def _last_sound(archive: HistoryStore, snapshots: list[Snapshot]) -> str | None:
-    """The last snapshot of which every byte is there."""
-    names = {name.id: name for name in archive.records.refs()}
-    for one in reversed(snapshots):
+def _last_intact(archive: HistoryStore, snapshots: list[Snapshot]) -> str | None:
+    """Return the id of the last snapshot whose blobs are all intact."""
+    refs = {ref.id: ref for ref in archive.records.refs()}
+    for snapshot in reversed(snapshots):
         try:
-            restore.verify_blobs(archive, archive.records.read(names[one.id]))
+            restore.verify_blobs(archive, archive.records.read(refs[snapshot.id]))
         except (HaythamError, OSError, KeyError) as error:
-            log.warning("snapshot %d cannot be relied on: %s", one.number, error)
+            log.warning("snapshot %d cannot be relied on: %s", snapshot.number, error)
         else:
-            return one.id
+            return snapshot.id
     return None
 
 
 def fork_points(archive: HistoryStore, ids: Collection[str]) -> set[str]:
-    """The snapshots that a session which is there says it comes from; its manifest need not be readable for that."""
+    """Return the snapshots that a manifest of the project names as its origin, readable or not."""
     store, project = archive.session.store, archive.session.project_id
-    found: set[str] = set()
+    points: set[str] = set()
     for session_id in store.folders(sessions_prefix(project)):
         try:
             manifest = store.read(f"{sessions_prefix(project)}{session_id}/{MANIFEST}")
         except (HaythamError, OSError):
             continue
-        found |= {one for one in ids if one.encode() in manifest}
-    return found
+        points |= {snapshot_id for snapshot_id in ids if snapshot_id.encode() in manifest}
+    return points
 
 
 def remove(archive: HistoryStore, ids: Iterable[str]) -> None:
-    """Remove snapshots, pins included, and the bytes that no record names then. Call it holding the project's lock."""
-    wanted = set(ids)
-    if not wanted:
+    """Delete snapshots, pinned ones too, and blobs that no record names then. Call it holding the project's lock."""
+    deleted = set(ids)
+    if not deleted:
         return
-    for one in wanted & archive.pins():
-        archive.unpin(one)
-    archive.records.remove([name for name in archive.records.refs() if name.id in wanted])
+    for snapshot_id in deleted & archive.pins():
+        archive.unpin(snapshot_id)
+    archive.records.remove([ref for ref in archive.records.refs() if ref.id in deleted])
     collect_garbage(archive)
 
 
 def collect_garbage(archive: HistoryStore) -> int:
-    """Remove the bytes that no record of the project names; none where a record can no longer say what it named."""
+    """Delete the blobs that no record of the project names; none if a record is damaged. Return how many."""
     project = archive.session.project_id
     try:
-        named = [
+        used = [
             digest
             for session_id in recorded_sessions(archive.store, project)
             for digest in SnapshotCatalog(archive.store, project, session_id).digests()
@@ -184,11 +179,11 @@ def collect_garbage(archive: HistoryStore) -> int:
     except HaythamError as error:
         log.warning("no bytes were let go: %s", error)
         return 0
-    return archive.blobs.collect_garbage(named)
+    return archive.blobs.collect_garbage(used)
 
 
 def delete(archive: HistoryStore, snapshot_id: str) -> None:
-    """Remove one snapshot, of whatever kind and damaged or not, unless a fork or a pin holds it."""
+    """Delete one snapshot, damaged or not, unless it is pinned or was forked."""
     with archive.lock():
         if snapshot_id in archive.pins():
             raise InvalidArgument("snapshot", snapshot_id, "one that is not pinned; unpin it first")
@@ -198,42 +193,52 @@ def delete(archive: HistoryStore, snapshot_id: str) -> None:
 
 
 def enforce_max(archive: HistoryStore, user: str | None) -> None:
-    """Keep to the most snapshots that the store may hold: the project's oldest go first, as far as any may go."""
+    """Delete the project's oldest unprotected snapshots, so that the store has no more than its policy allows."""
     most = archive.policy.max_for_user()
     if most is None:
         return
-    whose = user if archive.policy.storage_type == "sqlite" else None
+    owner = user if archive.policy.storage_type == "sqlite" else None
     with archive.lock():
-        lines = [(one, one.records.snapshots()) for one in _project(archive)]
-        count = sum(whose in (None, one.user) for _, line in lines for one in line) + _count_elsewhere(archive, whose)
-        free = [(one, where) for where, line in lines for one in _removable(where, line) if whose in (None, one.user)]
-        oldest = sorted(free, key=lambda pair: (pair[0].id.rpartition("-")[0], pair[0].number))
-        for snapshot, where in oldest[: max(count - most, 0)]:
-            remove(where, [snapshot.id])
+        histories = [(history, history.records.snapshots()) for history in _project(archive)]
+        own = sum(_is_of(snapshot, owner) for _, snapshots in histories for snapshot in snapshots)
+        surplus = own + _count_elsewhere(archive, owner) - most
+        if surplus <= 0:
+            return
+        deletable = [
+            (snapshot, history)
+            for history, snapshots in histories
+            for snapshot in _deletable(history, snapshots)
+            if _is_of(snapshot, owner)
+        ]
+        deletable.sort(key=lambda pair: (pair[0].id.rpartition("-")[0], pair[0].number))
+        for snapshot, history in deletable[:surplus]:
+            remove(history, [snapshot.id])
+
+
+def _is_of(snapshot: Snapshot, user: str | None) -> bool:
+    return user is None or snapshot.user == user
 
 
 def _project(archive: HistoryStore) -> list[HistoryStore]:
-    """The pasts of all sessions of the project, whose lock is held."""
-    names = recorded_sessions(archive.store, archive.session.project_id)
-    others = [name for name in names if name != archive.session.session_id]
-    return [
-        archive,
-        *(archive.for_session(Session(archive.session.store, archive.session.project_id, n)) for n in others),
-    ]
+    """Return the histories of all sessions of the project, whose lock is held."""
+    session = archive.session
+    names = recorded_sessions(archive.store, session.project_id)
+    others = [SessionDocuments(session.store, session.project_id, name) for name in names if name != session.session_id]
+    return [archive, *map(archive.for_session, others)]
 
 
-def _removable(archive: HistoryStore, snapshots: list[Snapshot]) -> list[Snapshot]:
-    """What nothing keeps."""
-    stays = protected(snapshots, archive.protected_ids() | fork_points(archive, [one.id for one in snapshots]))
-    return _spare(archive, snapshots, [one for one in snapshots if one.id not in stays])
+def _deletable(archive: HistoryStore, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Return the snapshots that are not protected."""
+    points = fork_points(archive, [snapshot.id for snapshot in snapshots])
+    kept = protected(snapshots, archive.protected_ids() | points)
+    return _confirm(archive, snapshots, [snapshot for snapshot in snapshots if snapshot.id not in kept])
 
 
 def _count_elsewhere(archive: HistoryStore, user: str | None) -> int:
-    """How many snapshots other projects have in the store: all, or those of a user."""
-    places = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)}
-    others = [place for place in places if place[0] != archive.session.project_id]
-    found = [one for project, name in others for one in SnapshotCatalog(archive.store, project, name).snapshots()]
-    return sum(user in (None, one.user) for one in found)
+    """Return how many snapshots other projects have in the store: all, or those of a user."""
+    names = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)}
+    others = [SnapshotCatalog(archive.store, *name) for name in names if name[0] != archive.session.project_id]
+    return sum(_is_of(snapshot, user) for catalog in others for snapshot in catalog.snapshots())
 
 
 def _is_record(key: str) -> bool:

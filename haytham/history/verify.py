@@ -1,11 +1,10 @@
-"""Whether a past can be relied on: records and bytes are as they were, and each snapshot restores for real."""
+"""Verifying a history: records and blobs are as they were written, and each snapshot restores."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from haytham.errors import HaythamError, InvalidDocument, Problem
-from haytham.history import restore
 from haytham.history.catalog import SnapshotCatalog, recorded_sessions
 from haytham.session.swap import replace_tree, snapshot_paths
 from haytham.storage import MemoryStore
@@ -16,58 +15,60 @@ if TYPE_CHECKING:
     from haytham.history.snapshot import SnapshotManifest
 
 
-def verify(archive: HistoryStore, names: list[RecordRef] | None = None) -> list[Problem]:
-    """All that is wrong with a session's snapshots, or with some of them; what is wrong with one hides no other."""
+def verify(archive: HistoryStore, refs: list[RecordRef] | None = None) -> list[Problem]:
+    """Return all problems of a session's snapshots, or of some of them."""
     with archive.lock():
-        there = archive.records.refs()
-        found: list[Problem] = []
+        checked = archive.records.refs() if refs is None else refs
         ids = _known_ids(archive)
-        for name in there if names is None else names:
-            found += _told(archive, name, ids)
-    return list(dict.fromkeys(found))
+        problems = [problem for ref in checked for problem in _verify_record(archive, ref, ids)]
+    return list(dict.fromkeys(problems))
 
 
-def _told(archive: HistoryStore, name: RecordRef, ids: set[str]) -> list[Problem]:
+def _verify_record(archive: HistoryStore, ref: RecordRef, ids: set[str]) -> list[Problem]:
     try:
-        record = archive.records.read(name)
-        damaged = _damaged(archive, record)
-        return [*_orphaned(record, name, ids), *damaged, *([] if damaged else _not_restored(archive, record, name))]
+        record = archive.records.read(ref)
+        contents, damaged = _read_blobs(archive, record)
+        unrestored = [] if damaged else _verify_restore(archive, record, contents, ref)
+        return [*_verify_parent(record, ref, ids), *damaged, *unrestored]
     except InvalidDocument as error:
         return list(error.problems)
     except (HaythamError, OSError) as error:
-        return [Problem(str(error), file=name.key)]
+        return [Problem(str(error), file=ref.key)]
 
 
 def _known_ids(archive: HistoryStore) -> set[str]:
-    """The ids of all snapshots of the project that are there, or were removed on purpose."""
-    project, found = archive.session.project_id, set()
+    """Return the ids of all snapshots of the project, those removed on purpose included."""
+    project, ids = archive.session.project_id, set()
     for session_id in recorded_sessions(archive.store, project):
         records = SnapshotCatalog(archive.store, project, session_id)
-        found |= records.removed() | {name.id for name in records.refs()}
-    return found
+        ids |= records.removed() | {ref.id for ref in records.refs()}
+    return ids
 
 
-def _orphaned(record: SnapshotManifest, name: RecordRef, ids: set[str]) -> list[Problem]:
-    """A parent that is not there, and was not removed by any command."""
+def _verify_parent(record: SnapshotManifest, ref: RecordRef, ids: set[str]) -> list[Problem]:
+    """Return a problem if the parent is missing, and was not removed by any command."""
     parent = record.snapshot.parent
-    known = parent is None or parent in ids
-    return [] if known else [Problem(f"comes of snapshot {parent}, which is lost", file=name.key)]
+    is_known = parent is None or parent in ids
+    return [] if is_known else [Problem(f"comes of snapshot {parent}, which is lost", file=ref.key)]
 
 
-def _damaged(archive: HistoryStore, record: SnapshotManifest) -> list[Problem]:
-    """Every document of it whose bytes are gone or damaged."""
-    found: list[Problem] = []
-    for row in record.files:
+def _read_blobs(archive: HistoryStore, record: SnapshotManifest) -> tuple[dict[str, bytes], list[Problem]]:
+    """Return the documents of a snapshot, and the problems of those that are missing or damaged."""
+    contents: dict[str, bytes] = {}
+    problems: list[Problem] = []
+    for entry in record.files:
         try:
-            archive.blobs.read(row)
+            contents[entry.path] = archive.blobs.read(entry)
         except InvalidDocument as error:
-            found += error.problems
-    return found
+            problems += error.problems
+    return contents, problems
 
 
-def _not_restored(archive: HistoryStore, record: SnapshotManifest, name: RecordRef) -> list[Problem]:
-    """Whether a restore into a scratch store brings back just what was frozen."""
+def _verify_restore(
+    archive: HistoryStore, record: SnapshotManifest, contents: dict[str, bytes], ref: RecordRef
+) -> list[Problem]:
+    """Return a problem if a restore into a store in memory does not bring back the documents."""
     scratch, prefix = MemoryStore(), archive.session.prefix
-    replace_tree(scratch, prefix, restore.read_files(archive, record), record.folders, before={})
-    back = {path: bytes_digest(scratch.read(prefix + path)) for path in snapshot_paths(scratch, prefix)}
-    return [] if back == record.digests else [Problem("does not restore to what it says", file=name.key)]
+    replace_tree(scratch, prefix, contents.items(), record.folders, before={})
+    restored = {path: bytes_digest(scratch.read(prefix + path)) for path in snapshot_paths(scratch, prefix)}
+    return [] if restored == record.digests else [Problem("does not restore to what it says", file=ref.key)]

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache, partial
 from html import unescape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import short_repr
+from haytham.markdown.schema import describe
 from haytham.text import DIVIDER, OURS, THEIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from haytham.markdown.schema import DocumentSchema, Field
 
+Encoder = Callable[[Any], str]
+Decoder = Callable[[str], Any]
+
 NOTHING = "-"
+_SHORT = 80
 _EXACT = 2**53  # below it a whole float and the integer of the same digits are equal
 
 # Letters and digits of any script, single spaces, and punctuation that means nothing to Markdown within a line.
@@ -44,51 +49,59 @@ _HIDDEN = re.compile(
 )
 
 
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
 class DecodeError(ValueError):
     """Text in a seat that its field cannot hold; the message says what was found and what is allowed."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    """Return whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    return _short_is_plain(text) if len(text) <= _SHORT else _is_plain(text)
+
+
+def _is_plain(text: str) -> bool:
     if _WORDS.fullmatch(text) is not None:
         return True
     return _PLAIN.fullmatch(text) is not None and _ORDERED_ITEM.match(text) is None
 
 
+_short_is_plain = lru_cache(maxsize=4096)(_is_plain)  # names, statuses and times recur in every document
+
+
 def code_span(value: object) -> str:
-    """A JSON value in a code span, with nothing in it that a table, a formatter or an eye would lose."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    """Return a JSON value in a code span that no table or formatter changes."""
+    text = _TO_JSON(value)
     return "`" + _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "`"
 
 
 def encode_text(text: str) -> str:
-    """A string as it stands in a bullet, a cell or a title."""
+    """Return a string as it is written in a bullet, a cell or a title."""
     text = str.__str__(text)  # of an enum the value, not the name
     return text if is_plain(text) else code_span(text)
 
 
 def decode_text(text: str) -> str:
-    """The string that stands in a bullet, a cell or a title, as a person or a formatter may have written it."""
+    """Return the string of a bullet, a cell or a title, as a person or a formatter may have written it."""
     if text.startswith('`"') and text.endswith('"`') and len(text) > 3:  # noqa: PLR2004 - the shortest is `""`
         value = _load(text[1:-1], text)
         if not isinstance(value, str):
             raise DecodeError(f"found {short_repr(text)}; allowed: a JSON string in a code span, or plain text")
         return value
-    if _WORDS.fullmatch(text) is not None:
-        return text
-    link = _AUTOLINK.match(text)
+    link = _AUTOLINK.match(text) if text.startswith("<") else None
     if link is not None:  # Markdown shows an address in angle brackets without them
         return link[1]
-    return text if "`" in text else _ESCAPE.sub(r"\1", text)
+    return text if "\\" not in text or "`" in text else _ESCAPE.sub(r"\1", text)
 
 
 def encode_key(text: str) -> str:
-    """A string in front of a colon."""
+    """Return a string as it is written before a colon."""
     return text if is_plain(text) and ":" not in text else code_span(text)
 
 
 def split_key(text: str) -> tuple[str, str]:
-    """The key and the rest of `key: rest`."""
+    """Return the key and the rest of `key: rest`."""
     found = _SPAN.match(text)
     if found and text[found.end() :].lstrip().startswith(":"):
         rest = text[found.end() :].lstrip()
@@ -99,39 +112,46 @@ def split_key(text: str) -> tuple[str, str]:
     return decode_text(key.strip()), rest.strip()
 
 
-def encode(field: Field, value: Any) -> str:
-    """A field's value as it stands in a bullet or a cell."""
-    if value is None:
-        return NOTHING
-    if field.form == "inline":
-        return "[" + ", ".join(_encode_item(item) for item in value) + "]"
-    return _ENCODERS[field.type](value) if not field.unit else _with_unit(field.unit, value)
+def encoder(field: Field) -> Encoder:
+    """Return a function that writes a value of a field as it stands in a bullet or a cell."""
+    encode = _encode_inline if field.form == "inline" else _ENCODERS[field.type]
+    unit = field.unit
+    if unit == "$":
+        return lambda value: NOTHING if value is None else "$" + encode(value)
+    if unit:
+        return lambda value: NOTHING if value is None else encode(value) + unit
+    return lambda value: NOTHING if value is None else encode(value)
 
 
-def decode(field: Field, text: str) -> Any:
-    """The value of a bullet or a cell, or Unreadable."""
-    text = text.strip()
-    if text == NOTHING:
-        if field.nullable:
-            return None
-        raise DecodeError(f"found nothing ({NOTHING}); allowed: {describe(field)}")
-    if not text:
-        raise DecodeError(f"found no value; allowed: {describe(field)}" + (f", or {NOTHING}" if field.nullable else ""))
-    if field.form == "inline":
-        return _decode_inline(text)
-    value = _DECODERS[field.type](field, text)
-    if field.allowed and value not in field.allowed:
-        raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
-    return value
+def decoder(field: Field) -> Decoder:
+    """Return a function that reads a bullet or a cell of a field; DecodeError where it holds no value of it."""
+    allowed, nullable = field.allowed, field.nullable
+    decode_value = _decode_inline if field.form == "inline" else partial(_DECODERS[field.type], field)
+
+    def decode(text: str) -> Any:
+        text = text.strip()
+        if text in allowed:
+            return text
+        if text == NOTHING or not text:
+            if text and nullable:
+                return None
+            raise DecodeError(_missing(field, text))
+        value = decode_value(text)
+        if allowed and value not in allowed:
+            raise DecodeError(f"found {short_repr(text)}; allowed: {describe(field)}")
+        return value
+
+    return decode
 
 
-def describe(field: Field) -> str:
-    """What a field may hold, in a person's words."""
-    if field.allowed:
-        return ", ".join(field.allowed)
-    words = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true, false"}
-    unit = {"s": " of seconds, like 120.5s", "$": " of dollars, like $0.0375"}
-    return words.get(field.type, "a value") + unit.get(field.unit, "")
+def _missing(field: Field, text: str) -> str:
+    if text:
+        return f"found nothing ({NOTHING}); allowed: {describe(field)}"
+    return f"found no value; allowed: {describe(field)}" + (f", or {NOTHING}" if field.nullable else "")
+
+
+def _encode_inline(items: list[str]) -> str:
+    return "[" + ", ".join([_encode_item(item) for item in items]) + "]"
 
 
 def _encode_item(item: str) -> str:
@@ -153,17 +173,16 @@ def _decode_inline(text: str) -> list[str]:
 
 
 def _encode_number(value: float) -> str:
-    """The shortest digits that read back as the same number, never with an exponent."""
+    """Return the shortest digits that read back as the same number, never with an exponent."""
     if isinstance(value, int):
         return int.__repr__(value)
     if value.is_integer() and abs(value) < _EXACT:
         return str(int(value))
-    digits = format(Decimal(float.__repr__(value)), "f")
+    shortest = float.__repr__(value)
+    if "e" not in shortest:
+        return shortest
+    digits = format(Decimal(shortest), "f")
     return digits if "." in digits else f"{digits}.0"
-
-
-def _with_unit(unit: str, value: float) -> str:
-    return f"${_encode_number(value)}" if unit == "$" else _encode_number(value) + unit
 
 
 def _encode_any(value: Any) -> str:
@@ -237,11 +256,11 @@ def escape_prose(kind: DocumentSchema, text: str) -> str:
 
 
 def unescape_prose(kind: DocumentSchema, lines: list[str]) -> str:
-    """The prose that `quote_prose` wrote as these lines."""
-    quoted = (
-        line.startswith("\\") and (_must_quote(kind, lines, at) or _is_quoted(line)) for at, line in enumerate(lines)
+    """Return the prose that `escape_prose` wrote as these lines."""
+    return "\n".join(
+        line[1:] if line.startswith("\\") and (_must_quote(kind, lines, at) or _is_quoted(line)) else line
+        for at, line in enumerate(lines)
     )
-    return "\n".join(line[1:] if mark else line for mark, line in zip(quoted, lines, strict=True))
 
 
 def _must_quote(kind: DocumentSchema, lines: list[str], at: int) -> bool:
@@ -252,6 +271,8 @@ def _must_quote(kind: DocumentSchema, lines: list[str], at: int) -> bool:
     core = lines[at][_LEAD.match(lines[at]).end() :].rstrip()  # type: ignore[union-attr] # it matches anything
     if not core:
         return at in (0, len(lines) - 1) and len(lines) + len(lines[at]) > 1
+    if core[0] not in "-=#[":
+        return False
     return not core.strip("-") or not core.strip("=") or _is_heading(kind, core) or _TARGET.match(core) is not None
 
 
@@ -269,7 +290,7 @@ def _is_quoted(line: str) -> bool:
 
 
 def _open_fence(lines: list[str]) -> int | None:
-    """The line of a code fence that nothing closes: it would swallow all that follows."""
+    """Return the line of a code fence that is never closed, or None."""
     opened: tuple[int, str] | None = None
     for at, line in enumerate(lines):
         found = _FENCE.match(line.lstrip(" "))
@@ -291,7 +312,7 @@ def fence(kind: DocumentSchema, text: str) -> str:
 
 
 def unfence(kind: DocumentSchema, lines: list[str]) -> str:
-    """The text in a fenced code block."""
+    """Return the text in a fenced code block."""
     opening, closing = lines[0].rstrip(), lines[-1].strip()
     marks = opening.removesuffix("text").rstrip()
     if len(lines) < 3 or closing != marks or not re.fullmatch("`{3,}", marks):  # noqa: PLR2004 - fence, line, fence

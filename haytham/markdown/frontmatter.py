@@ -12,9 +12,9 @@ from haytham.markdown.sections import REPEATED
 from haytham.yaml_loader import InvalidYaml, dump_yaml, load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from haytham.markdown.schema import DocumentSchema
+    from haytham.markdown.schema import DocumentSchema, Section
 
 ENVELOPE = "haytham"
 NEWLINES = "newlines"
@@ -26,6 +26,13 @@ LARGEST = 16 * 1024
 
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _SHOWN_LINE = re.compile(rf"{SHOWN}: sha256:[0-9a-f]{{64}}[ \t]*\r?")
+# YAML that reads as the same text or number whatever reads it
+_INTEGER = r"0|[1-9][0-9]{0,14}"
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z?"
+_NAME = r"[A-Za-z][A-Za-z0-9_]*(?:[-./: ][A-Za-z0-9_]+)*"
+_PLAIN, _MOMENT = re.compile(_NAME), re.compile(_TIME)
+_FACT = re.compile(rf"([a-z_]+): (?:({_INTEGER})|'({_TIME})'|({_NAME}))")
+_WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
 _VERSION = re.compile(r"(\w+)/([0-9]{1,9})\Z", re.ASCII)
 
 
@@ -42,18 +49,102 @@ class FrontMatter:
     end: int = 0
 
 
-def render_front_matter(kind: DocumentSchema, value: Mapping[str, Any], *, keep_newlines: bool) -> str:
-    """The front matter of a document, delimiters included."""
-    facts: dict[str, object] = {ENVELOPE: f"{kind.name}/{kind.version}"}
-    facts |= {seat.name: value[seat.name] for seat in kind.header if seat.name in value}
-    optional = [section.name for section in kind.sections if section.is_optional and section.has_value(value)]
-    if optional:  # a section that need not be there is missed where this says it was
-        facts[WITH] = optional
-    if any(field.derived for field in kind.fields):  # another digest later means that a person changed what is shown
-        facts[SHOWN] = UNKNOWN
-    if keep_newlines:
-        facts[NEWLINES] = KEPT
-    return f"{HEADER}\n{dump_yaml(facts)}\n{HEADER}"
+def front_matter_writer(kind: DocumentSchema) -> Callable[[Mapping[str, Any], bool], str]:
+    """Return a function that writes the front matter of a document, delimiters included."""
+    names = [field.name for field in kind.header]
+    optional = _optional_items(kind)
+    start = f"{HEADER}\n{ENVELOPE}: {kind.name}/{kind.version}"
+    # another digest later means that a person changed a derived field
+    seal = [f"{SHOWN}: {UNKNOWN}"] if any(field.derived for field in kind.fields) else []
+
+    def write(value: Mapping[str, Any], keep_newlines: bool) -> str:  # noqa: FBT001 - called in one place
+        lines = [start]
+        lines += [_fact(name, value[name]) for name in names if name in value]
+        items = [item for item, section in optional.items() if section.has_value(value)]
+        if items:  # an optional section is missed where this says it was written
+            lines += [f"{WITH}:", *items]
+        lines += seal
+        if keep_newlines:
+            lines.append(f"{NEWLINES}: {KEPT}")
+        lines.append(HEADER)
+        return "\n".join(lines)
+
+    return write
+
+
+def _fact(name: str, value: object) -> str:
+    """Write one fact as YAML, without the YAML library where a value is plain beyond doubt."""
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS:
+            return f"{name}: {value}"
+        if _MOMENT.fullmatch(value) is not None:
+            return f"{name}: '{value}'"
+    elif type(value) is int:
+        return f"{name}: {value}"
+    return dump_yaml({name: value})
+
+
+def front_matter_reader(kind: DocumentSchema) -> Callable[[str, list[str]], FrontMatter | None]:
+    """Return a function that reads front matter as it is written here; None for any other.
+
+    It takes the text and its lines, and raises IndexError where those end within the front matter. `end` of its result
+    is the number of the closing line.
+    """
+    envelope = f"{ENVELOPE}: {kind.name}/{kind.version}"
+    known = frozenset(field.name for field in kind.header) | {SHOWN}
+    optional = _optional_items(kind)
+
+    def read(text: str, lines: list[str]) -> FrontMatter | None:
+        if lines[0] != HEADER or lines[1] != envelope:
+            return None
+        front = FrontMatter(lines={ENVELOPE: 2})
+        values, numbers, at, size = front.values, front.lines, 2, 0
+        while lines[at] != HEADER:
+            fact = _FACT.fullmatch(lines[at])
+            if fact is None:
+                names = _optional_names(lines, at, optional)
+                if not names or WITH in numbers:
+                    return _slow(kind, text)
+                front.optional, numbers[WITH] = names, at + 1
+                at += 1 + len(names)
+                continue
+            name, integer, moment, plain = fact.groups()
+            size += fact.end()
+            if name in numbers or name not in known or (plain and plain.lower() in _WORDS) or size > LARGEST // 2:
+                return _slow(kind, text)
+            values[name] = int(integer) if integer else moment or plain
+            at += 1
+            numbers[name] = at
+        front.end = at + 1
+        shown = values.pop(SHOWN, None)
+        front.shown = shown if isinstance(shown, str) else None
+        return front
+
+    return read
+
+
+def _optional_items(kind: DocumentSchema) -> dict[str, Section]:
+    """Return the optional sections of a kind by the line that lists each."""
+    return {
+        dump_yaml({WITH: [section.name]}).split("\n")[1]: section for section in kind.sections if section.is_optional
+    }
+
+
+def _optional_names(lines: list[str], at: int, sections: Mapping[str, Section]) -> tuple[str, ...]:
+    """Return the names of optional sections that are listed from a line on; none where no such list begins."""
+    end = at + 1
+    while lines[at] == f"{WITH}:" and lines[end] in sections:
+        end += 1
+    return tuple(sections[line].name for line in lines[at + 1 : end])
+
+
+def _slow(kind: DocumentSchema, text: str) -> FrontMatter | None:
+    """Return front matter as the YAML library reads it; None if it has problems or is not as written here."""
+    front = parse_front_matter(kind, text)
+    if front.problems or front.newlines_kept or not text.startswith(f"\n{HEADER}\n", front.end - len(HEADER) - 1):
+        return None
+    front.end = text.count("\n", 0, front.end) + 1
+    return front
 
 
 def parse_front_matter(kind: DocumentSchema, text: str) -> FrontMatter:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import Problem, conflict_problems, short_repr
 from haytham.markdown import frontmatter
-from haytham.markdown.check import validate
+from haytham.markdown.canonical import canonical_reader
 from haytham.markdown.codec import DecodeError, decode_text
+from haytham.markdown.schema import TITLE, document_faults, is_valid_document
 from haytham.markdown.sections import SectionLines, is_derived_line, read_bullets, read_field
 from haytham.text import conflict_lines, text_digest
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from haytham.markdown.schema import DocumentSchema, Section
 
 _TITLE_LINE = re.compile(r"\s*#[^\n]*\n")
-TITLE = "#"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,20 @@ def parse(kind: DocumentSchema, data: bytes | str, *, head: bool = False, check:
         line = data[: error.start].count(b"\n") + 1 if isinstance(data, bytes) else 1
         message = f"found a byte that is not UTF-8 at offset {error.start}; save the file as UTF-8"
         return ParseResult({}, {}, (Problem(message, line),), {})
+    canonical, left_out = canonical_reader(kind)(text, head), _left_out(kind, head=head)
+    if canonical is None or (check and not is_valid_document(kind, canonical.value, without=left_out)):
+        return parse_leniently(kind, text, head=head, check=check)
+    return ParseResult(canonical.value, canonical.derived, (), canonical.lines, canonical.rendered_digest)
+
+
+def parse_leniently(kind: DocumentSchema, text: str, *, head: bool = False, check: bool = True) -> ParseResult:
+    """Read a document as a person, a formatter or damage may have left it, and report what is wrong with it."""
     return _Reading(kind, text.removeprefix("\ufeff"), head=head).run(check=check)
+
+
+def _left_out(kind: DocumentSchema, *, head: bool) -> str | None:
+    """Return the name of the field that a document's head does not have."""
+    return kind.trailing_field.name if head and kind.trailing_field else None
 
 
 class _Reading:
@@ -261,8 +274,7 @@ class _Reading:
     def _check_value(self) -> None:
         """Ask the schema about what was read, where reading it went well."""
         reported = {(problem.section, problem.label) for problem in self.problems}
-        without = self.kind.trailing_field.name if self.head and self.kind.trailing_field else None
-        for name, message in validate(self.kind, self.value, without=without):
+        for name, message in document_faults(self.kind, self.value, without=_left_out(self.kind, head=self.head)):
             field = self.kind.field_by_name.get(name)
             section, label = field.place if field is not None else (None, name or None)
             if (section, label) not in reported and (section, None) not in reported:

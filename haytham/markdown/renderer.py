@@ -1,70 +1,45 @@
-"""Value to Markdown: a Jinja template gives the look, `finalize` does all encoding, and what was drawn is read back."""
+"""Write values as Markdown by a plan compiled once for each kind, and read back what was written before it is used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from haytham.errors import InvalidDocument, Problem
 from haytham.markdown import frontmatter
-from haytham.markdown.check import validate
-from haytham.markdown.codec import NOTHING, encode, encode_key, encode_text, escape_prose, fence
+from haytham.markdown.canonical import table_top
+from haytham.markdown.codec import NOTHING, encode_key, encode_text, encoder, escape_prose, fence
 from haytham.markdown.parser import ParseResult, parse
-from haytham.resources import resource_path
+from haytham.markdown.schema import document_faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from haytham.markdown.schema import DocumentSchema, Field, Section
 
-    from jinja2 import Template
-
-    from haytham.markdown.schema import DocumentSchema, Field
-
-
-class Markdown(str):
-    """Text that is Markdown already; all other values are encoded where a template puts them."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BoundField:
-    """A field's value on its way into a template; `finalize` makes it Markdown."""
-
-    kind: DocumentSchema
-    field: Field
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedSection:
-    """A section as a template sees it: its name, and its seats, which `finalize` makes Markdown."""
-
-    name: Markdown
-    fields: list[BoundField]
+# Writes a document from its value, and its value together with what it shows.
+Writer = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+BodyWriter = Callable[[Any], str]
 
 
 def render(kind: DocumentSchema, value: Mapping[str, Any], shown: Mapping[str, Any] | None = None) -> str:
-    """Draw a document; raise InvalidDocument where the value does not satisfy its kind."""
+    """Return a document as text; raise InvalidDocument where the value does not satisfy its kind."""
     return render_verified(kind, value, shown)[0]
 
 
 def render_verified(
     kind: DocumentSchema, value: Mapping[str, Any], shown: Mapping[str, Any] | None = None, *, check: bool = True
 ) -> tuple[str, ParseResult]:
-    """Draw a document and read it back: what does not come back as it went in is refused.
+    """Return a document as text, and as it reads back; raise InvalidDocument where that is not what went in.
 
-    Without `check` the value is taken to satisfy its kind: for who has just seen to that.
+    Without `check` the value is taken to satisfy its kind: for a caller that has checked it.
     """
     if check:
         check_value(kind, value)
-    text = _draw(kind, value, {**(shown or {}), **value})
+    text = _writer(kind)(value, {**(shown or {}), **value})
     back = parse(kind, text, check=False)
     if back.problems:
         raise InvalidDocument([problem.with_file(f"{kind.name} as drawn") for problem in back.problems])
-    if dict(back.value) != dict(value):
+    if back.value != value:
         wrong = sorted(name for name in value.keys() | back.value.keys() if value.get(name) != back.value.get(name))
         raise InvalidDocument(
             [Problem(f"{', '.join(wrong)} would not read back as given", file=f"{kind.name} as drawn")]
@@ -73,12 +48,12 @@ def render_verified(
         return text, back
     line = f"\n{frontmatter.SHOWN}: {{}}\n"
     sealed = text.replace(line.format(frontmatter.UNKNOWN), line.format(back.derived_digest), 1)
-    return sealed, replace(back, rendered_digest=back.derived_digest)
+    return sealed, ParseResult(back.value, back.derived, (), back.lines, back.derived_digest)
 
 
 def check_value(kind: DocumentSchema, value: Mapping[str, Any]) -> None:
     """Raise InvalidDocument where a value does not satisfy its kind."""
-    faults = [_problem(kind, name, message) for name, message in validate(kind, value)]
+    faults = [_problem(kind, name, message) for name, message in document_faults(kind, value)]
     if faults:
         raise InvalidDocument(faults)
 
@@ -89,108 +64,88 @@ def _problem(kind: DocumentSchema, name: str, message: str) -> Problem:
     return Problem(message, section=section, label=label, file=kind.name)
 
 
-def _draw(kind: DocumentSchema, value: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
-    seats = {field.name: BoundField(kind, field, drawn.get(field.name)) for field in kind.fields}
-    sections = [
-        RenderedSection(Markdown(section.name), [seats[field.name] for field in section.fields])
-        for section in kind.sections
-        if section.required or section.has_value(value)
-    ]
-    front = frontmatter.render_front_matter(kind, value, keep_newlines=_holds_cr(kind, value))
-    title = _title(kind, drawn)
-    return _template(kind.name).render(seats, header=Markdown(front), title=title, sections=sections, value=value)
+@lru_cache(maxsize=64)
+def _writer(kind: DocumentSchema) -> Writer:
+    """Return a function that writes a document: front matter, title, note and sections."""
+    front_matter = frontmatter.front_matter_writer(kind)
+    words, title = kind.title_parts
+    content = [field.name for field in kind.fields if field.form in ("prose", "verbatim", "code")]
+    sections = [(section, f"\n## {section.name}\n", _section_writer(kind, section)) for section in kind.sections]
+
+    def write(value: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
+        holds_cr = any("\r" in value[name] for name in content if name in value)  # a change of line ends would lose it
+        parts = [front_matter(value, holds_cr), f"\n\n# {words}"]
+        if title is not None:
+            shown = drawn.get(title)
+            parts.append(f" {NOTHING if shown is None else encode_text(str(shown))}")
+        parts += ["\n", _note(kind, value)]
+        for section, heading, write_section in sections:
+            if section.required or section.has_value(value):
+                parts += [heading, write_section(drawn)]
+        return "".join(parts)
+
+    return write
 
 
-def _title(kind: DocumentSchema, drawn: Mapping[str, Any]) -> Markdown:
-    words, name = kind.title_parts
-    if name is None:
-        return Markdown(words)
-    value = drawn.get(name)
-    return Markdown(f"{words} {NOTHING if value is None else encode_text(str(value))}")
-
-
-def _holds_cr(kind: DocumentSchema, value: Mapping[str, Any]) -> bool:
-    """Whether content as it will stand in the file holds a CR, which a change of line endings would lose."""
-    forms = ("prose", "verbatim", "code")
-    return any("\r" in value[field.name] for field in kind.fields if field.form in forms and field.name in value)
-
-
-def _finalize(value: Any) -> str:
-    """What Jinja calls on every value a template puts out."""
-    if isinstance(value, Markdown):
-        return value
-    if isinstance(value, RenderedSection):
-        return _section(value.fields)
-    if isinstance(value, BoundField):
-        return _BODIES[value.field.form](value)
-    return NOTHING if value is None else encode_text(str(value))
-
-
-def _section(seats: list[BoundField]) -> str:
-    """All under a heading, line ends included: bullets, or the one field that fills the section.
-
-    A blank line goes before tables, code and content that stands last; prose that is empty takes no line.
-    """
-    if seats[0].field.label is not None:
-        return "".join(f"- {seat.field.label}: {_BODIES[seat.field.form](seat)}\n" for seat in seats)
-    form, body = seats[0].field.form, _BODIES[seats[0].field.form](seats[0])
-    if form == "prose" and not body:
+def _note(kind: DocumentSchema, value: Mapping[str, Any]) -> str:
+    note = kind.note
+    if note is None or any(value.get(name) != content for name, content in note.when.items()):
         return ""
-    return f"\n{body}\n" if form in ("table", "code", "verbatim") else f"{body}\n"
+    lines = [text for text, field in note.lines if field is None or field in value]
+    return "\n".join(["", "<!--", *lines, "-->", ""])
 
 
-def _prose(seat: BoundField) -> str:
-    return escape_prose(seat.kind, seat.value or "")
+def _section_writer(kind: DocumentSchema, section: Section) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that writes all below a heading, line ends included: bullets, or the field that fills it.
+
+    A blank line goes before tables, code and the content that stands last; empty prose takes no line.
+    """
+    body = section.body
+    if body is None:
+        bullets = [(f"- {field.label}: ", field.name, encoder(field)) for field in section.fields]
+        return lambda drawn: "".join([f"{label}{encode(drawn.get(name))}\n" for label, name, encode in bullets])
+    name, write_body = body.name, _BODIES[body.form](kind, body)
+    if body.form == "prose":
+        return lambda drawn: f"{text}\n" if (text := write_body(drawn.get(name))) else ""
+    start = "\n" if body.form in ("table", "code", "verbatim") else ""
+    return lambda drawn: f"{start}{write_body(drawn.get(name))}\n"
 
 
-def _list(seat: BoundField) -> str:
-    return "\n".join(f"- {encode(seat.field, item)}" for item in seat.value or ()) or NOTHING
+def _list_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
+    encode = encoder(field)
+    return lambda items: "\n".join([f"- {encode(item)}" for item in items or ()]) or NOTHING
 
 
-def _numbered(seat: BoundField) -> str:
-    items = enumerate(seat.value or (), start=1)
-    return "\n".join(f"- {seat.field.noun} {at}: {encode(seat.field, item)}" for at, item in items) or NOTHING
-
-
-def _map(seat: BoundField) -> str:
-    items = (seat.value or {}).items()
-    return "\n".join(f"- {encode_key(key)}: {encode(seat.field, item)}" for key, item in items) or NOTHING
-
-
-def _table(seat: BoundField) -> str:
-    names = [str(column.label) for column in seat.field.columns]
-    head = "| " + " | ".join(names) + " |"
-    rule = "|" + "|".join("-" * (len(name) + 2) for name in names) + "|"
-    rows = (" | ".join(encode(column, row[column.name]) for column in seat.field.columns) for row in seat.value or ())
-    return "\n".join([head, rule, *(f"| {row} |" for row in rows)])
-
-
-_BODIES: dict[str, Callable[[BoundField], str]] = {
-    "scalar": lambda seat: encode(seat.field, seat.value),
-    "inline": lambda seat: encode(seat.field, seat.value),
-    "prose": _prose,
-    "verbatim": lambda seat: str(seat.value),
-    "code": lambda seat: fence(seat.kind, seat.value or ""),
-    "list": _list,
-    "numbered": _numbered,
-    "map": _map,
-    "table": _table,
-}
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    """One environment for all kinds; a value is never a template, and none of them is escaped for HTML."""
-    return Environment(  # noqa: S701 - Markdown files, not pages
-        loader=FileSystemLoader(resource_path("templates")),
-        finalize=_finalize,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def _numbered_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
+    encode, noun = encoder(field), field.noun
+    return lambda items: (
+        "\n".join([f"- {noun} {at}: {encode(item)}" for at, item in enumerate(items or (), start=1)]) or NOTHING
     )
 
 
-@lru_cache(maxsize=64)
-def _template(kind: str) -> Template:
-    return _environment().select_template([f"{kind}.md.j2", "document.md.j2"])
+def _map_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
+    encode = encoder(field)
+    return lambda items: (
+        "\n".join([f"- {encode_key(key)}: {encode(item)}" for key, item in (items or {}).items()]) or NOTHING
+    )
+
+
+def _table_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
+    top = table_top(field)
+    columns = [(column.name, encoder(column)) for column in field.columns]
+
+    def row(cells: Mapping[str, Any]) -> str:
+        return "| " + " | ".join([encode(cells[name]) for name, encode in columns]) + " |"
+
+    return lambda rows: "\n".join([*top, *(row(cells) for cells in rows or ())])
+
+
+_BODIES: dict[str, Callable[[DocumentSchema, Field], BodyWriter]] = {
+    "prose": lambda kind, _field: lambda text: escape_prose(kind, text or ""),
+    "code": lambda kind, _field: lambda text: fence(kind, text or ""),
+    "verbatim": lambda _kind, _field: str,
+    "list": _list_writer,
+    "numbered": _numbered_writer,
+    "map": _map_writer,
+    "table": _table_writer,
+}

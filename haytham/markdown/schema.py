@@ -2,6 +2,7 @@
 
 A seat (`x-location`) is where a field is visible: `Metadata / Session ID` is a bullet, `Output` a whole section,
 `---` the front matter. `x-form`, `x-noun` and `x-unit` say how it looks there, `x-derived` that it is only drawn.
+`x-note` is a comment for people below the title.
 """
 
 from __future__ import annotations
@@ -12,13 +13,34 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from haytham.errors import short_repr
 from haytham.resources import resource_path
+from haytham.validation import Check, compile_validator, full_validator, non_json_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from jsonschema import Draft202012Validator
 
 Form = Literal["scalar", "inline", "prose", "verbatim", "code", "list", "numbered", "map", "table"]
 HEADER = "---"
+TITLE = "#"  # the name of the title among the fields of a document
+_FORMAT_WORDS = {
+    "line": "one line of text, no control characters",
+    "time": "a time in ISO 8601, like 2024-11-24T10:00:00Z",
+    "digest": "a digest, sha256: and 64 hexadecimal digits",
+    "json": "JSON",
+    "money": "dollars with at most six digits behind the point, like 1.5",
+}
+_TYPE_WORDS = {
+    "array": "a list",
+    "object": "a map",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true, false",
+    "null": "nothing",
+}
 
 
 @dataclass(frozen=True)
@@ -76,13 +98,22 @@ class Section:
         return all(field.derived for field in self.fields)
 
 
+@dataclass(frozen=True)
+class Note:
+    """A comment below the title, for people: the values it is shown for, and its lines, some only if a field is set."""
+
+    when: Mapping[str, Any]
+    lines: tuple[tuple[str, str | None], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class DocumentSchema:
-    """A document kind: name, format version, title, fields by seat, and the schema a value satisfies."""
+    """A document kind: name, format version, title, note, fields by seat, and the schema a value satisfies."""
 
     name: str
     version: int
     title: str
+    note: Note | None
     header: tuple[Field, ...]
     sections: tuple[Section, ...]
     schema: Mapping[str, Any]
@@ -141,10 +172,16 @@ def parse_schema(schema: Mapping[str, Any]) -> DocumentSchema:
         name=name,
         version=int(version),
         title=schema["x-title"],
+        note=_note(schema["x-note"]) if "x-note" in schema else None,
         header=tuple(grouped.pop(HEADER, ())),
         sections=tuple(Section(section, tuple(seated)) for section, seated in grouped.items()),
         schema=_value_schema(schema, fields),
     )
+
+
+def _note(about: Mapping[str, Any]) -> Note:
+    lines = [(line, None) if isinstance(line, str) else (line["text"], line["field"]) for line in about["lines"]]
+    return Note(when=about["when"], lines=tuple(lines))
 
 
 def _value_schema(schema: Mapping[str, Any], fields: list[Field]) -> dict[str, Any]:
@@ -191,7 +228,7 @@ def _form(about: Mapping[str, Any], main: str, *, bullet: bool, last: bool) -> F
 
 
 def _scalar_type(about: Mapping[str, Any], main: str) -> str:
-    """The type of the field itself, or of each item of a list or map."""
+    """Return the type of the field itself, or of each item of a list or map."""
     if main == "array":
         return str(about["items"].get("type", "any"))
     if main == "object" and about["x-location"] != HEADER:
@@ -205,3 +242,94 @@ def _columns(about: Mapping[str, Any], main: str) -> tuple[Field, ...]:
     items = about["items"]["properties"].items()
     seated = ((name, {**cell, "x-location": f"{about['x-location']} / {cell['x-location']}"}) for name, cell in items)
     return tuple(_field(name, cell, required=True, last=False) for name, cell in seated)
+
+
+def document_faults(
+    kind: DocumentSchema, value: Mapping[str, Any], *, without: str | None = None
+) -> Iterator[tuple[str, str]]:
+    """Return what is wrong with a value of a kind: the name of the field and a sentence, for each fault."""
+    if _document_check(kind, without)(value):
+        return
+    faults = [(name, fault) for name, content in value.items() for fault in non_json_values(content)]
+    if faults:
+        yield from faults
+        return
+    whole, parts = document_validators(kind)
+    shape = dict.fromkeys(pair for error in whole.iter_errors(dict(value)) for pair in _shape_sentences(error))
+    yield from (pair for pair in shape if pair[0] != without)
+    for name, content in value.items():
+        if name in parts:
+            field = kind.field_by_name[name]
+            yield from ((name, _sentence(field, error)) for error in parts[name].iter_errors(content))
+
+
+def is_valid_document(kind: DocumentSchema, value: Mapping[str, Any], *, without: str | None = None) -> bool:
+    """Return whether a value surely satisfies its kind, but for one field that may be missing."""
+    return _document_check(kind, without)(value)
+
+
+@lru_cache(maxsize=128)
+def _document_check(kind: DocumentSchema, without: str | None) -> Check:
+    required = [name for name in kind.schema["required"] if name != without]
+    return compile_validator({**kind.schema, "required": required})
+
+
+@lru_cache(maxsize=128)
+def document_validators(kind: DocumentSchema) -> tuple[Draft202012Validator, dict[str, Draft202012Validator]]:
+    """Return a JSON Schema validator for which fields there are, and one for each field."""
+    fields = kind.schema["properties"]
+    whole = {**kind.schema, "properties": dict.fromkeys(fields, True)}
+    return full_validator(whole), {name: full_validator(schema) for name, schema in fields.items()}
+
+
+def _shape_sentences(error: Any) -> Iterator[tuple[str, str]]:
+    """Return which fields are missing, and which the kind does not have."""
+    if error.validator == "required":
+        yield from ((key, "is missing") for key in error.validator_value if key not in error.instance)
+    elif error.validator == "additionalProperties":
+        known = error.schema["properties"]
+        yield from ((key, "is not a field of this kind") for key in error.instance if key not in known)
+    else:
+        yield "", error.message
+
+
+def _sentence(field: Field, error: Any) -> str:
+    """Word an error of the JSON Schema as people read a document."""
+    limit = error.validator_value
+    column = _column(field, list(error.path))
+    words: dict[str, Callable[[], str]] = {
+        "enum": lambda: ", ".join(limit),
+        "format": lambda: _FORMAT_WORDS.get(limit, limit),
+        "minimum": lambda: f"{limit} or more",
+        "maximum": lambda: f"{limit} or less",
+        "minItems": lambda: f"at least {limit}",
+        "minLength": lambda: f"at least {limit} character",
+        "type": lambda: _type_words(column, limit),
+    }
+    place = "".join(f"{part}: " for part in error.path)
+    allowed = words.get(error.validator)
+    fault = str(error.message) if allowed is None else f"found {short_repr(error.instance)}; allowed: {allowed()}"
+    return place + fault
+
+
+def _column(field: Field, path: list[Any]) -> Field | None:
+    """Return the column of a table that the path of an error leads to, else the field itself."""
+    if not field.columns or len(path) < 2:  # noqa: PLR2004 - row, column
+        return field
+    return next((column for column in field.columns if column.name == path[1]), None)
+
+
+def _type_words(field: Field | None, types: str | list[str]) -> str:
+    names = [types] if isinstance(types, str) else types
+    if field is not None and not field.columns and not {"array", "object"} & set(names):
+        return describe(field)
+    return " or ".join(_TYPE_WORDS[name] for name in names)
+
+
+def describe(field: Field) -> str:
+    """Return what a field may hold, in a person's words."""
+    if field.allowed:
+        return ", ".join(field.allowed)
+    unit = {"s": " of seconds, like 120.5s", "$": " of dollars, like $0.0375"}
+    scalars = {"string", "integer", "number", "boolean"}
+    return (_TYPE_WORDS[field.type] if field.type in scalars else "a value") + unit.get(field.unit, "")

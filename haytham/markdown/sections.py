@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import Problem, short_repr
-from haytham.markdown.codec import NOTHING, DecodeError, decode, split_key, unescape_prose, unfence
+from haytham.markdown.codec import NOTHING, DecodeError, decoder, split_key, unescape_prose, unfence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,13 +32,13 @@ class SectionLines:
     start: int
 
     def filled(self) -> Iterator[tuple[int, str]]:
-        """Number and text of the lines that are not blank."""
+        """Return number and text of the lines that are not blank."""
         for offset, line in enumerate(self.lines):
             if line.strip():
                 yield self.start + offset, line.rstrip()
 
     def trimmed(self) -> SectionLines:
-        """The same without blank lines at either end."""
+        """Return the same lines without blank ones at either end."""
         filled = [offset for offset, line in enumerate(self.lines) if line.strip()]
         if not filled:
             return SectionLines([], self.start)
@@ -104,7 +104,7 @@ class LineDecodeError(DecodeError):
 
 def _read_scalar(field: Field, text: str, number: int, keep: Keep) -> list[Problem]:
     try:
-        keep(field.name, decode(field, text), number)
+        keep(field.name, decoder(field)(text), number)
     except DecodeError as error:
         return [Problem(str(error), number, field.section, field.label, derived=field.derived)]
     return []
@@ -115,13 +115,13 @@ def _expected(waiting: list[str]) -> str:
 
 
 def _item(line: str) -> str | None:
-    """The text of a bullet; None for a line that is none."""
+    """Return the text of a bullet; None for another line."""
     found = _BULLET.match(line)
     return None if found is None else (found[1] or "").strip()
 
 
 def _items(body: SectionLines, form: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each bullet; none where a single empty one says so."""
+    """Return number and text of each bullet; none for a single empty one."""
     lines = [(number, _item(line), line) for number, line in body.filled()]
     if not lines:
         raise LineDecodeError(f"found nothing; allowed: {form}, or {NOTHING} for none", body.start)
@@ -164,7 +164,7 @@ def _read_map(_kind: DocumentSchema, field: Field, body: SectionLines) -> Any:
 
 def _decoded(field: Field, text: str, number: int) -> Any:
     try:
-        return decode(field, text)
+        return decoder(field)(text)
     except DecodeError as error:
         raise LineDecodeError(str(error), number) from None
 
@@ -192,20 +192,20 @@ def _read_row(field: Field, cells: list[str], number: int) -> dict[str, Any]:
     values = {}
     for column, cell in zip(field.columns, cells, strict=True):
         try:
-            values[column.name] = decode(column, cell)
+            values[column.name] = decoder(column)(cell)
         except DecodeError as error:
             raise LineDecodeError(f"{column.label}: {error}", number) from None
     return values
 
 
 def _table_cells(body: SectionLines, names: list[str]) -> list[list[str]] | None:
-    """The cells of the one table that these lines are, head first; None where they are anything else."""
+    """Return the cells of a table, head first; None if the lines are not one table."""
     lines = [line.strip() for line in body.lines]
     return _even_cells(lines, len(names)) or _parsed_cells(lines)
 
 
 def _even_cells(lines: list[str], columns: int) -> list[list[str]] | None:
-    """The cells of a table whose every line has just as many pipes as columns need: it takes no parser to see them."""
+    """Return the cells of a table whose lines all have the same number of pipes, which needs no parser."""
     if len(lines) < 2 or not _RULE.match(lines[1]):  # noqa: PLR2004 - a head and a rule
         return None
     rows = [line.split("|") for line in lines]
@@ -215,7 +215,7 @@ def _even_cells(lines: list[str], columns: int) -> list[list[str]] | None:
 
 
 def _parsed_cells(lines: list[str]) -> list[list[str]] | None:
-    """The cells of a table as Mistune reads them."""
+    """Return the cells of a table as Mistune reads them."""
     parser = _block_parser()
     state = parser.state_cls()
     state.process("\n".join(lines) + "\n")
@@ -237,7 +237,7 @@ def _block_parser() -> BlockParser:
 
 
 def _odd_line(body: SectionLines, columns: int) -> tuple[int, str]:
-    """The first line that has not as many cells as the table has columns, else the first of all."""
+    """Return the first line with another number of cells than the table has columns, else the first line."""
     lines = list(body.filled())
     odd = (pair for pair in lines if pair[1].strip().strip("|").count("|") != columns - 1)
     return next(odd, lines[0] if lines else (body.start, "nothing"))

@@ -1,4 +1,4 @@
-"""Templates and conditions that others wrote: rendered in a sandbox that counts and limits what they do."""
+"""Templates and conditions that others wrote, rendered in a sandbox with counted and limited work."""
 
 from haytham.sandbox.template import Fault, Names, TemplateFault, holds, inspect, inspect_condition, render
 

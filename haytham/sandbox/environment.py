@@ -1,7 +1,7 @@
-"""The environment that templates from elsewhere are rendered in: Jinja's sandbox, with everything counted.
+"""The environment for templates from elsewhere: Jinja's sandbox, with everything counted.
 
-Jinja compiles a template to Python. Before it does, loops, comparisons, lists, slices and texts are sent through the
-meter here; calls, operators and attributes come by the hooks of the sandbox.
+Jinja compiles a template to Python. Before that, loops, comparisons, lists, slices and texts are rewritten to go
+through the meter; calls, operators and attributes go through hooks of the sandbox.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _FORBIDDEN: dict[type[nodes.Node], str] = {
 
 
 def _range(*numbers: int) -> range:
-    found = range(*map(check_number, numbers))
-    meter().step(len(found))
-    return found
+    numbers_in_range = range(*map(check_number, numbers))
+    meter().step(len(numbers_in_range))
+    return numbers_in_range
 
 
 def _slice(value: Any, start: Any, stop: Any, step: Any) -> Any:
@@ -75,9 +75,9 @@ _INTERNAL = {  # no template can name them
 
 
 class LimitedEnvironment(SandboxedEnvironment):
-    """A sandbox whose templates take steps and characters of the current meter, and change no value.
+    """A sandbox whose templates use up steps and characters of the current meter, and change no value.
 
-    What a template writes itself is marked by Jinja's autoescape; any other text that it prints is given to `show`.
+    Text of the template itself is marked by Jinja's autoescape; any other text that it prints is passed to `show`.
     """
 
     intercepted_binops = frozenset(OPERATORS)
@@ -94,7 +94,7 @@ class LimitedEnvironment(SandboxedEnvironment):
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
-            optimized=False,  # what is computed while compiling nobody counts
+            optimized=False,  # work done while compiling is not counted
             autoescape=True,
             finalize=write,
             cache_size=0,
@@ -114,11 +114,11 @@ class LimitedEnvironment(SandboxedEnvironment):
         return super()._generate(rewritten, *args, **named)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """An attribute; of texts, lists and maps only methods that are counted."""
+        """Return an attribute; of texts, lists and maps only counted methods."""
         return self._plain_attribute(obj, attribute) if isinstance(obj, _PLAIN) else super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """An item, else an attribute."""
+        """Return an item, else an attribute."""
         if not isinstance(obj, _PLAIN):
             return super().getitem(obj, argument)
         meter().step()
@@ -143,13 +143,13 @@ class LimitedEnvironment(SandboxedEnvironment):
         return self.unsafe_undefined(obj, attribute) if callable(value) or attribute.startswith("_") else value
 
     def is_safe_callable(self, obj: Any) -> bool:
-        """Whether a template may call this: its own macros and loops, and what is given to it here."""
+        """Return whether a template may call this: its own macros and loops, and our functions."""
         if isinstance(obj, _CALLABLE) or any(obj is known for known in _GLOBALS.values()):
             return True
         return isinstance(getattr(obj, "__self__", None), Cycler | LoopContext)
 
     def call(self, context: Any, obj: Any, /, *args: Any, **named: Any) -> Any:
-        """Call something, and take what it makes."""
+        """Call a function, and count what it returns."""
         counts = meter()
         if isinstance(obj, Undefined):
             return obj()
@@ -162,7 +162,7 @@ class LimitedEnvironment(SandboxedEnvironment):
             return counts.made(super().call(context, obj, *args, **named))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:  # noqa: ARG002 - jinja's signature
-        """Compute with two values."""
+        """Apply an operator to two values."""
         counts = meter()
         counts.step()
         for value in (left, right):
@@ -179,12 +179,12 @@ def _limited_tokens(stream: TokenStream) -> Iterator[Any]:
 
 
 def _cost(node: nodes.Node | None) -> int:
-    """The steps for a part of a template, beside those that are counted when they are taken."""
+    """Return the steps for a part of a template, besides those counted while it runs."""
     return 1 if node is None else 1 + sum(1 for _ in node.find_all(nodes.Node)) // 10
 
 
 class _Rewriter(NodeTransformer):
-    """Sends what Jinja would compile to plain Python through the meter."""
+    """Rewrites what Jinja would compile to plain Python, so that it goes through the meter."""
 
     def __init__(self, environment: LimitedEnvironment) -> None:
         self._environment = environment
@@ -204,7 +204,7 @@ class _Rewriter(NodeTransformer):
         }
 
     def visit(self, node: nodes.Node, *_args: Any, **_named: Any) -> nodes.Node:
-        """A node as it is compiled; what reaches for other templates is refused."""
+        """Return a node to compile; refuse access to other templates."""
         if type(node) in _FORBIDDEN:
             raise TemplateSyntaxError(f"{_FORBIDDEN[type(node)]} cannot be used here", node.lineno)
         act = self._acts.get(type(node))
@@ -217,7 +217,7 @@ class _Rewriter(NodeTransformer):
         return node
 
     def _repeated(self, node: nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block) -> nodes.Node:
-        """Take steps for the size of what is done again and again."""
+        """Count steps for the size of what is repeated."""
         cost = nodes.Const(sum(map(_cost, node.body)), lineno=node.lineno)
         self.generic_visit(node)
         node.body.insert(0, nodes.ExprStmt(self._through("step", cost), lineno=node.lineno))
@@ -229,7 +229,7 @@ class _Rewriter(NodeTransformer):
 
     def _compare(self, node: nodes.Compare) -> nodes.Node:
         self.generic_visit(node)
-        chain = [part for one in node.ops for part in (nodes.Const(one.op, lineno=node.lineno), one.expr)]
+        chain = [part for operand in node.ops for part in (nodes.Const(operand.op, lineno=node.lineno), operand.expr)]
         return self._through("compare", node.expr, *chain)
 
     def _tuple(self, node: nodes.Tuple) -> nodes.Node:

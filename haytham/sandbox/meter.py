@@ -1,6 +1,6 @@
-"""Counts what a template does while it is rendered: steps, characters, depth. Past a limit LimitReached is raised.
+"""Count what a template does while it is rendered: steps, characters, depth. LimitReached is raised past a limit.
 
-Every value that a template makes is weighed here, so that no single operation of Python's own can take long.
+Every value that a template makes is counted here, so that no single operation of Python can take long.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NESTING = (Mapping, *_BUILT)
 
 
 class LimitReached(RuntimeError):
-    """A template does more than it may."""
+    """A template does more than allowed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one template may do: steps are loop turns, calls, operators, filters and items of lists."""
+    """The limits of one template; steps are loop turns, calls, operators, filters and items of lists."""
 
     steps: int
     characters: int
@@ -44,36 +44,36 @@ class Meter:
         self._steps, self._characters, self._depth = limits.steps, limits.characters, 0
 
     def step(self, count: int = 1) -> None:
-        """Take steps."""
+        """Use up steps."""
         self._steps -= count
         if self._steps < 0:
             what = "loop turns, calls, operators, list items"
             raise LimitReached(f"the limit of {self._limits.steps:,} steps is exceeded ({what})")
 
     def write(self, characters: int) -> None:
-        """Take characters: each is counted whenever it is read, made or written."""
+        """Use up characters: each counts whenever it is read, made or written."""
         self._characters -= characters
         if self._characters < 0:
             raise LimitReached(f"the limit of {self._limits.characters:,} characters is exceeded")
 
     def weigh(self, value: Any) -> None:
-        """Take a value for what it is when it is written out, however often its parts are shared."""
-        waiting = [(value, 0)]
-        while waiting:
-            one, depth = waiting.pop()
-            if isinstance(one, str):
-                self.write(len(one))
-            elif isinstance(one, int):
-                check_number(one)
-            elif isinstance(one, _NESTING):
+        """Count a value by the size of its text, however often its parts are shared."""
+        pending = [(value, 0)]
+        while pending:
+            current, depth = pending.pop()
+            if isinstance(current, str):
+                self.write(len(current))
+            elif isinstance(current, int):
+                check_number(current)
+            elif isinstance(current, _NESTING):
                 if depth == DEEPEST_VALUE:
                     raise LimitReached(f"lists or maps are nested more than {DEEPEST_VALUE} deep")
-                self.step(len(one))
-                inner = [*one, *one.values()] if isinstance(one, Mapping) else one
-                waiting += [(part, depth + 1) for part in inner]
+                self.step(len(current))
+                inner = [*current, *current.values()] if isinstance(current, Mapping) else current
+                pending += [(part, depth + 1) for part in inner]
 
     def text(self, value: Any) -> str:
-        """The text of a value, taken; plain, so that nothing that is put together with it is escaped for HTML."""
+        """Return the counted text of a value; plain, so that nothing joined to it is escaped for HTML."""
         if isinstance(value, str):
             self.write(len(value))
             return str(value)
@@ -84,20 +84,20 @@ class Meter:
         return text
 
     def made(self, value: Any) -> Any:
-        """Take a value that an operation made; of an iterator what it gives is taken when it is asked."""
+        """Count a value that an operation made; an iterator is counted as it is consumed."""
         if isinstance(value, Iterator) and not isinstance(value, LoopContext):
             return self.counted(value)
         self.weigh(value)
         return value
 
     def counted(self, values: Iterable[Any], cost: int = 1) -> Iterator[Any]:
-        """Values one by one, each at a cost in steps."""
+        """Yield values, each at a cost in steps."""
         for value in values:
             self.step(cost)
             yield value
 
     def compare(self, left: Any, right: Any) -> None:
-        """Take what it takes to compare two values."""
+        """Count the comparison of two values."""
         if isinstance(left, str) and isinstance(right, str):
             self.write(min(len(left), len(right)))
         elif not isinstance(left, str) and not isinstance(right, str):
@@ -105,7 +105,7 @@ class Meter:
             self.weigh(right)
 
     def search(self, value: Any, within: Any) -> None:
-        """Take what it takes to look for a value in others."""
+        """Count the search for a value in others."""
         self.weigh(value)
         self.weigh(within)
         if isinstance(within, range) and not isinstance(value, int):
@@ -113,7 +113,7 @@ class Meter:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Take a call, within the calls it is made from."""
+        """Count a call, within the depth allowed."""
         self.step()
         self._depth += 1
         if self._depth > DEEPEST_CALL:
@@ -129,7 +129,7 @@ _CURRENT: ContextVar[Meter] = ContextVar("haytham_template_meter")
 
 @contextmanager
 def metered(limits: Limits) -> Iterator[None]:
-    """Count what the templates that are rendered in here do, all together."""
+    """Count together what the templates rendered in this block do."""
     token = _CURRENT.set(Meter(limits))
     try:
         yield
@@ -138,25 +138,25 @@ def metered(limits: Limits) -> Iterator[None]:
 
 
 def meter() -> Meter:
-    """The meter of the template that is rendered now."""
+    """Return the meter of the template that is being rendered."""
     return _CURRENT.get()
 
 
 def check_number(number: int) -> int:
-    """Refuse a whole number that is too large to compute with quickly."""
+    """Refuse an integer that is too large to compute with quickly."""
     if not -LARGEST_NUMBER <= number <= LARGEST_NUMBER:
         raise LimitReached("a whole number is beyond 10**15")
     return number
 
 
 def _refuse_namespaces(value: Any) -> None:
-    """Refuse to write out a namespace, which may hold itself."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Namespace):
+    """Refuse to write out a namespace, which may contain itself."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Namespace):
             raise LimitReached("a namespace cannot be written; write one of its values")
-        if isinstance(one, Mapping):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, _BUILT):
-            waiting += one
+        if isinstance(item, Mapping):
+            pending += [*item, *item.values()]
+        elif isinstance(item, _BUILT):
+            pending += item

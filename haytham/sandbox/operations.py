@@ -1,6 +1,6 @@
-"""Operators, filters, tests and methods of texts for templates: each takes its steps and characters before it acts.
+"""Operators, filters, tests and text methods for templates; each counts its steps and characters before it acts.
 
-What is not here a template does not have: filters for HTML, and methods that change a value.
+Templates have nothing else: no filters for HTML, and no methods that change a value.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _multiply(left: Any, right: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value; of a text that Jinja marked as its own, the text, which escapes nothing that is joined to it."""
+    """Return a value; for a text that Jinja marked, the plain text, which escapes nothing joined to it."""
     return str(value) if isinstance(value, str) else value
 
 
@@ -90,7 +90,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def compare(value: Any, *chain: Any) -> bool:
-    """Compare a value with the next, that with the one after it, and so on: operators and values by turns."""
+    """Compare a chain of values: operators and values in turn."""
     for name, other in zip(chain[::2], chain[1::2], strict=True):
         meter().step()
         (meter().search if name in ("in", "notin") else meter().compare)(value, other)
@@ -101,15 +101,15 @@ def compare(value: Any, *chain: Any) -> bool:
 
 
 def percent(text: str, values: Any) -> str:
-    """The old way to format a text, with widths that fit on a page."""
-    found = list(_PERCENT.finditer(text))
-    for one in found:
-        if "(" in (one[1] or "")[1:]:
+    """Format a text with %, with bounded widths."""
+    matches = list(_PERCENT.finditer(text))
+    for match in matches:
+        if "(" in (match[1] or "")[1:]:
             raise LimitReached("a name in a format has a bracket")
-        _check_widths(one[2], one[3])
-    meter().write(len(text) + len(found) * WIDEST)
+        _check_widths(match[2], match[3])
+    meter().write(len(text) + len(matches) * WIDEST)
     by_name = isinstance(values, Mapping)
-    for _ in found if by_name else range(1):  # by name, a value can stand in a text many times
+    for _ in matches if by_name else range(1):  # by name, a text can use a value many times
         meter().weigh(values)
     for value in values.values() if by_name else values if isinstance(values, tuple) else (values,):
         meter().text(value)
@@ -126,7 +126,7 @@ def _check_widths(*widths: str | None) -> None:
 
 
 def _iterating(value: Any) -> Any:
-    """Take what a filter goes through one by one."""
+    """Count what a filter iterates over."""
     if isinstance(value, str | range):
         meter().step(len(value))
     return value
@@ -259,7 +259,7 @@ _TAKING = frozenset(_OF_TEXTS + _OF_NUMBERS)
 
 
 def _limited(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that takes what it is given, and what it makes."""
+    """Return a filter that counts its input and its result."""
 
     @wraps(function)
     def act(*args: Any, **named: Any) -> Any:
@@ -283,7 +283,7 @@ FILTERS |= {name: _limited(name, function) for name, function in _OWN_FILTERS.it
 
 
 def _limited_test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A test that takes what it compares."""
+    """Return a test that counts what it compares."""
 
     @wraps(function)
     def act(*args: Any, **named: Any) -> Any:
@@ -314,7 +314,7 @@ class Method:
         self._act, self._value = act, value
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Take what is given, and act."""
+        """Count the arguments, then call the method."""
         for given in (*args, *named.values()):
             meter().weigh(given)
         return self._act(self._value, *args, **named)
@@ -366,17 +366,17 @@ def _expandtabs(text: str, tabsize: int = 8) -> str:
 
 
 def _join_texts(text: str, values: Iterable[str]) -> str:
-    found = list(meter().counted(values))
-    meter().weigh(found)
-    meter().write(len(text) * len(found))
-    return str(text).join(found)
+    texts = list(meter().counted(values))
+    meter().weigh(texts)
+    meter().write(len(text) * len(texts))
+    return str(text).join(texts)
 
 
 class Formatter(SandboxedFormatter):
-    """Formats a text with `{}`, with widths that fit on a page."""
+    """Formats a text with `{}`, with bounded widths."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """The text of one value."""
+        """Return the text of one value."""
         meter().step()
         _check_widths(*_DIGITS.findall(format_spec))
         text = format(value, format_spec) if format_spec else meter().text(value)
@@ -384,14 +384,14 @@ class Formatter(SandboxedFormatter):
         return text
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        """The text of a value as Python writes it, where that is asked for."""
+        """Return the repr of a value, if that is asked for."""
         if conversion:
             meter().text(value)
         return super().convert_field(value, conversion)
 
 
 def formatted(environment: Environment, text: str) -> Method:
-    """The method `format` of a text."""
+    """Format a text with its `format` method."""
 
     def act(value: str, *args: Any, **named: Any) -> str:
         meter().write(len(value))

@@ -1,4 +1,4 @@
-"""Rendering a template and evaluating a condition within limits; and finding their faults without doing either."""
+"""Render templates and evaluate conditions within limits; find their faults without doing either."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _GUARDS = ("defined", "undefined", "default", "d")
 
 
 class Fault(NamedTuple):
-    """What is wrong with a template, and in which of its lines."""
+    """What is wrong with a template, and in which line."""
 
     message: str
     line: int
 
 
 class TemplateFault(ValueError):
-    """A template that cannot be rendered. `is_template` is false where the text is not a template of Jinja's at all."""
+    """A template cannot be rendered. `is_template` is false if the text is not a Jinja template at all."""
 
     def __init__(self, message: str, line: int, *, is_template: bool) -> None:
         super().__init__(message)
@@ -43,9 +43,9 @@ class TemplateFault(ValueError):
 
 
 def render(source: str, values: Mapping[str, Any], *, show: Callable[[str], str] = str) -> str:
-    """Render a template; TemplateFault where it is wrong or does more than it may.
+    """Render a template; TemplateFault if it is wrong or does more than allowed.
 
-    Texts of values are printed as `show` returns them; a value that is marked as safe is printed as it is.
+    Texts of values are printed as `show` returns them; a value marked as safe is printed as it is.
     """
     try:
         with metered(_BODY):
@@ -55,7 +55,7 @@ def render(source: str, values: Mapping[str, Any], *, show: Callable[[str], str]
 
 
 def holds(condition: str, values: Mapping[str, Any]) -> bool:
-    """Whether an expression is true; TemplateFault where it is wrong or does more than it may."""
+    """Return whether an expression is true; TemplateFault if it is wrong or does more than allowed."""
     try:
         with metered(_CONDITION):
             return bool(_compiled(condition)(values))
@@ -64,7 +64,7 @@ def holds(condition: str, values: Mapping[str, Any]) -> bool:
 
 
 def inspect(source: str, known: Names) -> list[Fault]:
-    """The faults of a template that can be seen without rendering it: its syntax, and names that are not known."""
+    """Return the faults of a template that are visible without rendering it: syntax and unknown names."""
     try:
         with metered(_BODY):
             tree = _environment().parse(source)
@@ -77,7 +77,7 @@ def inspect(source: str, known: Names) -> list[Fault]:
 
 
 def inspect_condition(condition: str, known: Names) -> list[Fault]:
-    """The faults of an expression that can be seen without evaluating it."""
+    """Return the faults of an expression that are visible without evaluating it."""
     try:
         with metered(_CONDITION):
             _compiled(condition)
@@ -108,14 +108,14 @@ def _fault(error: Exception) -> TemplateFault:
         return TemplateFault(str(error), _line(error), is_template=True)
     if isinstance(error, RecursionError | MemoryError) or type(error) in (SyntaxError, IndentationError):
         return TemplateFault("it is nested too deeply", 1, is_template=True)
-    said = str(error).split("\n", maxsplit=1)[0][:300]
+    message = str(error).split("\n", maxsplit=1)[0][:300]
     return TemplateFault(
-        f"{type(error).__name__}: {said}", _line(error), is_template=not isinstance(error, TemplateError)
+        f"{type(error).__name__}: {message}", _line(error), is_template=not isinstance(error, TemplateError)
     )
 
 
 def _line(error: Exception) -> int:
-    """The line of a template that an error comes from."""
+    """Return the line of a template that an error comes from."""
     trace, line = error.__traceback__, getattr(error, "lineno", None) or 1
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":
@@ -128,19 +128,19 @@ def _unknown_names(tree: nodes.Template, known: Names) -> list[Fault]:
     tree.set_environment(_environment())
     undeclared = find_undeclared_variables(tree) - known.keys() - _guarded(tree)
     parts = tree.find_all((nodes.Getattr, nodes.Getitem))
-    found = [Fault(f"nothing is called {name} here; {_hint(name, known)}", _first(tree, name)) for name in undeclared]
-    found += [fault for node in parts if (fault := _unknown_part(node, known)) is not None]
-    return _in_order(found)
+    faults = [Fault(f"unknown name {name}; {_hint(name, known)}", _first(tree, name)) for name in undeclared]
+    faults += [fault for node in parts if (fault := _unknown_part(node, known)) is not None]
+    return _in_order(faults)
 
 
 def _unknown_helpers(tree: nodes.Template) -> list[Fault]:
-    """The filters and tests that there are not."""
-    found = []
+    """Return the filters and tests that do not exist."""
+    faults = []
     for kind, name, known in (("filter", nodes.Filter, FILTERS), ("test", nodes.Test, TESTS)):
         used: Iterable[Any] = tree.find_all(name)
-        wrong = [node for node in used if node.name not in known]
-        found += [Fault(f"there is no {kind} {node.name}; {_hint(node.name, known)}", node.lineno) for node in wrong]
-    return _in_order(found)
+        unknown = [node for node in used if node.name not in known]
+        faults += [Fault(f"unknown {kind} {node.name}; {_hint(node.name, known)}", node.lineno) for node in unknown]
+    return _in_order(faults)
 
 
 def _in_order(faults: Iterable[Fault]) -> list[Fault]:
@@ -148,9 +148,9 @@ def _in_order(faults: Iterable[Fault]) -> list[Fault]:
 
 
 def _guarded(tree: nodes.Template) -> set[str]:
-    """The names that a template asks for before it uses them."""
-    found = tree.find_all((nodes.Test, nodes.Filter))
-    return {one.node.name for one in found if one.name in _GUARDS and isinstance(one.node, nodes.Name)}
+    """Return the names that a template tests before it uses them."""
+    helpers = tree.find_all((nodes.Test, nodes.Filter))
+    return {helper.node.name for helper in helpers if helper.name in _GUARDS and isinstance(helper.node, nodes.Name)}
 
 
 def _first(tree: nodes.Template, name: str) -> int:
@@ -164,19 +164,19 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _unknown_part(node: nodes.Expr, known: Names) -> Fault | None:
-    """The fault of `a.b` where what may be named of `a` is known, and `b` is not."""
+    """Return the fault of `a.b` if the parts of `a` are known and `b` is not one."""
     path = _path(node)
     *above, name = path or [""]
-    there: Names | None = known
+    parts: Names | None = known
     for part in above:
-        there = None if there is None else there.get(part)
-    if not path or there is None or name in there or name in MAP_METHODS:
+        parts = None if parts is None else parts.get(part)
+    if not path or parts is None or name in parts or name in MAP_METHODS:
         return None
-    return Fault(f"{'.'.join(above)} has no {name}; {_hint(name, there)}", node.lineno)
+    return Fault(f"{'.'.join(above)} has no {name}; {_hint(name, parts)}", node.lineno)
 
 
 def _path(node: nodes.Node) -> list[str]:
-    """The names of `a.b.c` or `a['b']`; empty where it is anything else."""
+    """Return the names of `a.b.c` or `a['b']`; empty for anything else."""
     if isinstance(node, nodes.Name):
         return [node.name]
     if isinstance(node, nodes.Getattr) and (above := _path(node.node)):

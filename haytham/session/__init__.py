@@ -1,5 +1,5 @@
 """A session's documents and what is computed from them: the only room that knows folders."""
 
-from haytham.session.session import Session
+from haytham.session.session import SessionDocuments
 
-__all__ = ["Session"]
+__all__ = ["SessionDocuments"]

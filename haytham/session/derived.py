@@ -9,19 +9,23 @@ Which phases are passed over, and why: a person skipped them, or their `when:` i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem, short_repr
+from haytham.session.models import LedgerRow
 from haytham.session.paths import check_agent_name, humanize, output_file
 from haytham.usage import UsageTotal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from haytham.config.workflow import Phase
+    from haytham.session.models import OutputHeader, PhaseCheckpoint, SessionManifest, UserFeedback
     from haytham.session.view import SessionView
 
 Decision = Literal["approved", "changes", "skip", "rejected"]
@@ -56,9 +60,9 @@ class Summary:
     `unreadable`; `times` when outputs were written, reviews were given and the state was saved.
     """
 
-    manifest: Mapping[str, Any]
+    manifest: SessionManifest
     phases: tuple[Phase, ...]
-    checkpoints: Mapping[int, Mapping[str, Any]]
+    checkpoints: Mapping[int, PhaseCheckpoint]
     reviews: Mapping[int, ReviewDecision]
     changed: Mapping[int, str] = field(default_factory=dict)
     status: str = "in_progress"
@@ -66,16 +70,16 @@ class Summary:
     spent: UsageTotal = field(default_factory=UsageTotal)
     times: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def statuses(self) -> dict[int, str]:
         """The status of each phase of the mode; no checkpoint means pending."""
-        known = {number: str(value["status"]) for number, value in self.checkpoints.items()} | dict(self.changed)
+        known = {number: str(value.status) for number, value in self.checkpoints.items()} | dict(self.changed)
         return {phase.number: known.get(phase.number, "pending") for phase in self.phases}
 
     @property
     def current_phase(self) -> int:
         """The phase saved last; 0 before any."""
-        saved = [(value["save_counter"], number) for number, value in self.checkpoints.items()]
+        saved = [(value.save_counter, number) for number, value in self.checkpoints.items()]
         return max(saved)[1] if saved else 0
 
     @property
@@ -91,9 +95,9 @@ class Summary:
     @property
     def last_updated(self) -> str:
         """The newest time that a document is the home of: created, closed, saved, written, reviewed."""
-        own = [self.manifest[name] for name in ("created", "closed") if name in self.manifest]
-        saved = [value["saved_at"] for value in self.checkpoints.values() if "saved_at" in value]
-        return clock.newest([*own, *saved, *self.times])
+        saved = [value.saved_at for value in self.checkpoints.values()]
+        own = (self.manifest.created, self.manifest.closed, *saved)
+        return clock.newest([*(time for time in own if time is not None), *self.times])
 
 
 class ConflictingDecision(HaythamError, ValueError):
@@ -104,110 +108,114 @@ class ConflictingDecision(HaythamError, ValueError):
         super().__init__(f"{said}; allowed: two that agree, or one of them alone")
 
 
-def parse_decision(feedback: Mapping[str, Any]) -> Decision | None:
-    """What a review decides; None where it decides nothing, ConflictingDecision where it says two things."""
-    approved, action = feedback["approved"], feedback["action"]
+def parse_decision(feedback: UserFeedback) -> Decision | None:
+    """Return what a review decides, or None; ConflictingDecision if it says two things."""
+    approved, action = feedback.approved, feedback.action
     if approved is not None and action != "pending" and approved != (action == "approved"):
         raise ConflictingDecision(approved, action)
     if action != "pending":
         return _ACTIONS[action]
     if approved:
         return "approved"
-    asked = feedback["comments"].strip() or feedback["requested_changes"]
+    asked = feedback.comments.strip() or feedback.requested_changes
     return "changes" if approved is False and asked else None
 
 
-def asked_agents(feedback: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
+def asked_agents(feedback: UserFeedback, agents: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of a phase's agents that a review asks for changes: the named ones, else all."""
-    named = feedback.get("agents") or agents
+    named = feedback.agents or agents
     return tuple(agent for agent in agents if agent in named)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known, to the digit as people add; None where nothing is."""
+    """Return the exact sum of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     if all(isinstance(value, int) for value in known):
         return sum(known) if known else None
     return float(sum(Decimal(repr(float(value))) for value in known))
 
 
-def row_tokens(row: Mapping[str, Any]) -> int | None:
+def row_tokens(row: LedgerRow) -> int | None:
     """All tokens of an agent: as given, else input and output together."""
-    if row["tokens"] is not None:
-        return int(row["tokens"])
-    both = sum_known([row["input_tokens"], row["output_tokens"]])
+    if row.tokens is not None:
+        return int(row.tokens)
+    both = sum_known([row.input_tokens, row.output_tokens])
     return None if both is None else int(both)
 
 
 def next_phase(phases: tuple[Phase, ...], number: int) -> Phase | None:
-    """The phase that follows in the mode."""
+    """Return the phase that follows in the mode."""
     return next((phase for phase in phases if phase.number > number), None)
 
 
 _COLUMNS = ("agent_name", "status", "output_file", "tokens", "input_tokens", "output_tokens", "cost", "duration")
 
 
-_NOTHING: Value = dict.fromkeys(_COLUMNS)
+_SKIPPED: Mapping[str, Any] = {"status": "skipped", "approved": False}
 
 
-def parse_rows(agents: Any) -> list[Value]:
-    """The rows of what a caller says of its agents: dicts with agent_name, status and any other column."""
+def parse_rows(agents: Any) -> list[LedgerRow]:
+    """Return the rows of what a caller says of its agents: dicts with agent_name, status and any other column."""
     if not isinstance(agents, list | tuple):
         raise InvalidArgument("agents", agents, "a list of dicts, one an agent")
     rows = [_read_row(agent) for agent in agents]
-    names = [row["agent_name"] for row in rows]
+    names = [row.agent_name for row in rows]
     if len(set(names)) != len(names):
         raise InvalidArgument("agents", names, "each agent once")
     return rows
 
 
-def _read_row(agent: Any) -> Value:
+def _read_row(agent: Any) -> LedgerRow:
     if not isinstance(agent, dict) or not {"agent_name", "status"} <= agent.keys() <= set(_COLUMNS):
         raise InvalidArgument("agent", agent, f"a dict with agent_name, status and any of {', '.join(_COLUMNS[2:])}")
     check_agent_name(agent["agent_name"])
-    return {column: agent.get(column) for column in _COLUMNS}
+    return LedgerRow.from_value({column: agent.get(column) for column in _COLUMNS})
 
 
-def complete_row(row: Mapping[str, Any], output: Mapping[str, Any] | None) -> Value:
-    """A row as it is so: the agent's own file is the home, and the row counts only where that is silent."""
-    known = _NOTHING if output is None else row_from_output(output)
-    return {column: row[column] if known[column] is None else known[column] for column in _COLUMNS}
+def complete_row(row: LedgerRow, output: OutputHeader | None) -> LedgerRow:
+    """Merge a ledger row with the agent's output file; the file wins, the row fills its gaps."""
+    if output is None:
+        return row
+    known = row_from_output(output)
+    gaps = {column: getattr(row, column) for column in _COLUMNS if getattr(known, column) is None}
+    return replace(known, **gaps)
 
 
-def update_rows(rows: list[Value], output: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[Value]:
-    """The rows once an agent's file was written: what only the file before it said is no longer so."""
-    name = output["agent"]
-    kept = {row["agent_name"]: row for row in rows}
-    row = kept.get(name, {**_NOTHING, "agent_name": name})
-    old = _NOTHING if before is None else row_from_output(before)
-    given = {column: None if row[column] == old[column] else row[column] for column in _COLUMNS}
-    kept[name] = complete_row(given, output)
-    return list(kept.values())
+def update_rows(rows: Iterable[LedgerRow], output: OutputHeader, before: OutputHeader | None) -> tuple[LedgerRow, ...]:
+    """Return the rows once an agent's file was written, without what only the file before it said."""
+    by_agent = {row.agent_name: row for row in rows}
+    row = by_agent.get(output.agent)
+    if row is not None and before is not None:
+        old = row_from_output(before)
+        unchanged: dict[str, Any] = {name: None for name in _COLUMNS[2:] if getattr(row, name) == getattr(old, name)}
+        row = replace(row, **unchanged)
+    by_agent[output.agent] = row_from_output(output) if row is None else complete_row(row, output)
+    return tuple(by_agent.values())
 
 
-def row_from_output(output: Mapping[str, Any]) -> Value:
-    """What an agent's own file says, as a row."""
-    both = output["input_tokens"], output["output_tokens"]
-    return {
-        "agent_name": output["agent"],
-        "status": output["status"],
-        "output_file": output_file(output["agent"]),
-        "tokens": None if None in both else sum(both),
-        "input_tokens": both[0],
-        "output_tokens": both[1],
-        "cost": None,
-        "duration": output["duration"],
-    }
+def row_from_output(output: OutputHeader) -> LedgerRow:
+    """Return what an agent's own file says, as a row."""
+    both = output.input_tokens, output.output_tokens
+    return LedgerRow(
+        agent_name=output.agent,
+        status=output.status,
+        output_file=output_file(output.agent),
+        tokens=None if both[0] is None or both[1] is None else both[0] + both[1],
+        input_tokens=both[0],
+        output_tokens=both[1],
+        cost=None,
+        duration=output.duration,
+    )
 
 
 Derived = dict[str, Any]
 
 
 def derived_manifest(summary: Summary) -> Derived:
-    """What a manifest shows: when it was updated, status, the table of phases, the current one, totals."""
+    """Return the derived fields of a manifest: last update, status, phases, current phase, totals."""
     status, current = summary.status, summary.current_phase
     names = {phase.number: phase.name for phase in summary.phases}
-    rows = [row for value in summary.checkpoints.values() for row in value["ledger"]]
+    rows = [row for value in summary.checkpoints.values() for row in value.ledger]
     return {
         "last_updated": summary.last_updated,
         "status": status,
@@ -216,113 +224,121 @@ def derived_manifest(summary: Summary) -> Derived:
         "current_name": names.get(current),
         "current_status": summary.statuses.get(current),
         "can_resume": status not in ("completed", "rejected"),
-        "total_duration": sum_known(value["duration"] for value in summary.checkpoints.values()),
+        "total_duration": sum_known(value.duration for value in summary.checkpoints.values()),
         "total_tokens": _spent_tokens(summary.spent, rows),
         "total_cost": _spent_cost(summary.spent, rows),
     }
 
 
-def _spent_tokens(spent: UsageTotal, rows: list[Value]) -> int | None:
+def _spent_tokens(spent: UsageTotal, rows: list[LedgerRow]) -> int | None:
     """Return all tokens spent; None where no agent tells any."""
     is_told = spent.tokens or any(row_tokens(row) is not None for row in rows)
     return spent.tokens if is_told else None
 
 
-def _spent_cost(spent: UsageTotal, rows: list[Value]) -> float | None:
+def _spent_cost(spent: UsageTotal, rows: list[LedgerRow]) -> float | None:
     """Return all that was spent, as far as known; agents that tell a cost and were not paid for cost nothing."""
     if spent.calls:
         return spent.known_cost
-    return 0.0 if any(row["cost"] is not None for row in rows) else None
+    return 0.0 if any(row.cost is not None for row in rows) else None
 
 
 def _phase_row(phase: Phase, summary: Summary) -> Derived:
-    value = summary.checkpoints.get(phase.number, {})
-    duration = value.get("duration")
+    value = summary.checkpoints.get(phase.number)
+    duration = None if value is None else value.duration
     return {
         "phase": phase.number,
         "name": phase.name,
         "status": summary.statuses[phase.number],
-        "started": value.get("started"),
-        "completed": value.get("completed"),
+        "started": None if value is None else value.started,
+        "completed": None if value is None else value.completed,
         "duration": None if duration is None else round(duration),
     }
 
 
-def derived_checkpoint(value: Mapping[str, Any], phases: tuple[Phase, ...]) -> Derived:
-    """What a checkpoint shows: names, inputs, outputs, sums and the next phase."""
-    phase = next(phase for phase in phases if phase.number == value["phase"])
+def derived_checkpoint(value: PhaseCheckpoint, phases: tuple[Phase, ...]) -> Derived:
+    """Return the derived fields of a checkpoint: names, inputs, outputs, sums and the next phase."""
+    phase = next(phase for phase in phases if phase.number == value.phase)
     following = next_phase(phases, phase.number)
-    rows = value["ledger"]
+    rows = value.ledger
     return {
         "phase_name": phase.name,
-        "agents": {row["agent_name"]: row["status"] for row in rows},
+        "agents": {row.agent_name: row.status for row in rows},
         "inputs": [f"Phase {need.number}: {need.name}" for need in phases if need.number in phase.needs],
-        "outputs": [row["output_file"] for row in rows if row["output_file"] is not None],
+        "outputs": [row.output_file for row in rows if row.output_file is not None],
         "total_tokens": sum_known(row_tokens(row) for row in rows),
-        "input_tokens": sum_known(row["input_tokens"] for row in rows),
-        "output_tokens": sum_known(row["output_tokens"] for row in rows),
-        "cost": sum_known(row["cost"] for row in rows),
+        "input_tokens": sum_known(row.input_tokens for row in rows),
+        "output_tokens": sum_known(row.output_tokens for row in rows),
+        "cost": sum_known(row.cost for row in rows),
         "next_phase": following.number if following else None,
         "next_name": following.name if following else None,
     }
 
 
 def derived_output(phase: Phase, agent_name: str) -> Derived:
-    """What an agent output shows: its phase, and its agent's name as a title."""
+    """Return the derived fields of an agent output: its phase, and its agent's name as a title."""
     return {"phase": f"{phase.number} - {phase.name}", "agent_title": humanize(agent_name)}
 
 
 def derived_feedback(phase: Phase) -> Derived:
-    """What feedback shows: the name of its phase."""
+    """Return the derived field of feedback: the name of its phase."""
     return {"phase_name": phase.name}
 
 
-PhaseOutcomes = dict[str, dict[str, Any]]
+PhaseOutcome = Mapping[str, Any]
 
 
-def skipped_phases(reading: SessionView) -> dict[int, str]:
-    """The phases of the mode that are passed over, and why, by number."""
-    found: dict[int, str] = {}
-    conditional = any(phase.when is not None for phase in reading.phases)
-    outcomes = {phase.slug: _skipped() for phase in reading.workflow.phases if phase not in reading.phases}
-    for phase in reading.phases:
-        why = _why(reading, phase, outcomes)
-        if why is not None:
-            found[phase.number] = why
-        if conditional:
-            outcomes[phase.slug] = _skipped() if why is not None else _outcome(reading, phase)
-    return found
+def skipped_phases(view: SessionView) -> dict[int, str]:
+    """Return the phases of the mode that are skipped, and why, by number."""
+    reasons: dict[int, str] = {}
+    outcomes = outcomes_outside(view)
+    for phase in view.phases:
+        reason = skip_reason(view, phase, outcomes)
+        if reason is not None:
+            reasons[phase.number] = reason
+        if has_conditions(view):
+            outcomes[phase.slug] = phase_outcome(view, phase, reason)
+    return reasons
 
 
-def _skipped() -> dict[str, Any]:
-    return {"status": "skipped", "approved": False}
+def has_conditions(view: SessionView) -> bool:
+    """Return whether a phase of the mode has a condition."""
+    return any(phase.when is not None for phase in view.phases)
 
 
-def _why(reading: SessionView, phase: Phase, outcomes: Mapping[str, dict[str, Any]]) -> str | None:
-    checkpoint, review = reading.checkpoint(phase), reading.review(phase)
-    asked = review is not None and review.decision == "skip" and reading.is_current(phase)
-    if asked or (checkpoint is not None and checkpoint.value["status"] == "skipped"):
+def outcomes_outside(view: SessionView) -> dict[str, PhaseOutcome]:
+    """Return the outcomes of the phases that are not in the mode, by slug."""
+    return {phase.slug: _SKIPPED for phase in view.workflow.phases if phase not in view.phases}
+
+
+def skip_reason(view: SessionView, phase: Phase, outcomes: Mapping[str, PhaseOutcome]) -> str | None:
+    """Return why a phase is skipped, by the outcomes of the phases before it; None if it is not."""
+    checkpoint, review = view.checkpoint(phase), view.review(phase)
+    asked = review is not None and review.decision == "skip" and view.is_current(phase)
+    if asked or (checkpoint is not None and checkpoint.value.status == "skipped"):
         return "it was skipped"
-    if phase.when is not None and not _holds(reading, phase, outcomes):
+    if phase.when is not None and not _holds(view, phase, outcomes):
         return f"its condition is not met: {phase.when}"
     return None
 
 
-def _outcome(reading: SessionView, phase: Phase) -> dict[str, Any]:
-    """How a phase came out, as conditions see it."""
-    checkpoint, review = reading.checkpoint(phase), reading.review(phase)
-    status = "pending" if checkpoint is None else checkpoint.value["status"]
+def phase_outcome(view: SessionView, phase: Phase, reason: str | None) -> PhaseOutcome:
+    """Return the outcome of a phase, as conditions see it; `reason` is why it is skipped."""
+    if reason is not None:
+        return _SKIPPED
+    checkpoint, review = view.checkpoint(phase), view.review(phase)
+    status = "pending" if checkpoint is None else checkpoint.value.status
     unasked = phase.review == "none" and review is None and status == "completed"
     decided = review is not None and review.decision == "approved" and not review.outdated
-    return {"status": status, "approved": unasked or (decided and reading.is_current(phase))}
+    return {"status": status, "approved": unasked or (decided and view.is_current(phase))}
 
 
-def _holds(reading: SessionView, phase: Phase, outcomes: Mapping[str, dict[str, Any]]) -> bool:
-    """Whether a phase's condition holds, over how the phases before it came out."""
+def _holds(view: SessionView, phase: Phase, outcomes: Mapping[str, PhaseOutcome]) -> bool:
+    """Return whether a phase's condition holds, over the outcomes of the phases before it."""
     from haytham.sandbox import TemplateFault, holds  # noqa: PLC0415 - only where a workflow has conditions
 
     try:
-        return holds(phase.when or "", {"phases": outcomes})
+        return holds(phase.when or "", {"phases": {slug: dict(outcome) for slug, outcome in outcomes.items()}})
     except TemplateFault as fault:
         message = f"phase {phase.number}: when: {short_repr(phase.when)}: {fault}"
-        raise InvalidDocument([Problem(message, phase.when_line, file=reading.workflow.file)]) from None
+        raise InvalidDocument([Problem(message, phase.when_line, file=view.workflow.file)]) from None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from haytham.cache import LruCache
 from haytham.errors import InvalidDocument, NotFound, Problem, conflict_problems, short_repr
-from haytham.markdown.parser import TITLE, ParseResult, parse
-from haytham.markdown.schema import load_schema
+from haytham.markdown.parser import ParseResult, parse
+from haytham.markdown.renderer import check_value, render_verified
+from haytham.markdown.schema import TITLE, load_schema
+from haytham.session.models import Document, OutputHeader
 from haytham.storage.base import ABSENT, bytes_digest
 from haytham.text import OURS, conflict_lines, text_digest
 
@@ -21,35 +22,39 @@ if TYPE_CHECKING:
     from haytham.storage.base import SessionStore
 
 _LARGEST_KEPT = 64 * 1024  # an output may be megabytes, and is seldom asked for twice
-_MOST_KEPT = 2048  # some dozens of sessions
+_OUTPUT_HEADING = re.compile(rb"^## Output[ \t]*\r?\n", re.MULTILINE)
 _HEAD = 4096  # holds the head of an output that did not fail
 
 T = TypeVar("T")
+D = TypeVar("D", bound=Document)
+D_co = TypeVar("D_co", bound=Document, covariant=True)
 
 
 @dataclass(frozen=True)
-class StoredDocument:
-    """A document as it rests: what it says, its problems with the file's name, its bytes.
+class StoredDocument(Generic[D_co]):
+    """A document as it is stored: its typed value, its problems with the file's name, its bytes."""
 
-    Its value is shared by all who read the same bytes: make a new one, never change it.
-    """
-
-    kind: str
+    model: type[D_co]
     key: str
     data: bytes
     parsed: ParseResult
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+        return self.model.KIND
 
     @cached_property
     def digest(self) -> str:
         """The digest of its bytes."""
         return bytes_digest(self.data)
 
-    @property
-    def value(self) -> Mapping[str, Any]:
-        """What the document says; InvalidDocument where it cannot be read."""
+    @cached_property
+    def value(self) -> D_co:
+        """The typed value; InvalidDocument where the document cannot be read."""
         if self.faults:
             raise InvalidDocument(self.faults)
-        return self.parsed.value
+        return self.model.from_value(self.parsed.value)
 
     @property
     def faults(self) -> tuple[Problem, ...]:
@@ -66,7 +71,7 @@ class StoredDocument:
         return () if text_digest(value["text"]) == value["agent_digest"] else self.content_conflicts()
 
     def content_conflicts(self) -> tuple[Problem, ...]:
-        """The git conflicts in the content that stands last, whoever wrote it."""
+        """Return the git conflicts in the last section, whoever wrote it."""
         field = load_schema(self.kind).trailing_field
         start = 1 if field is None else self.parsed.lines.get(field.name, 1) - 1
         lines = [line for line in conflict_lines(self.data.decode("utf-8", "replace")) if line >= start]
@@ -83,13 +88,13 @@ class StoredDocument:
         return (*(problem.with_file(self.key) for problem in self.parsed.problems), *self.conflicts)
 
     def problem(self, message: str, field: str, *, shown: bool = False) -> Problem:
-        """A problem of this document at the seat of a field; `shown` where that is a derived copy."""
+        """Return a problem of this document at the place of a field; `shown` marks a derived copy."""
         seat = load_schema(self.kind).field_by_name.get(field)
         section, label = seat.place if seat is not None else (None, "title")
         return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key, derived=shown)
 
     def derived_mismatches(self, shown: Mapping[str, Any]) -> list[Problem]:
-        """The shown parts that do not say what is so."""
+        """Return a problem for each derived part that is out of date."""
         title = load_schema(self.kind).title_parts[1]
         found = [
             (name, said, shown.get(title or "" if name == TITLE else name))
@@ -104,33 +109,6 @@ class StoredDocument:
         ]
 
 
-class LruCache(Generic[T]):
-    """What was worked out once, the least recently used let go first."""
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[object, T] = OrderedDict()
-        self._guard = threading.Lock()
-
-    def get(self, key: object) -> T | None:
-        """Return the cached value, or None."""
-        with self._guard:
-            if key in self._found:
-                self._found.move_to_end(key)
-            return self._found.get(key)
-
-    def put(self, key: object, found: T) -> None:
-        """Cache a value; the least recently used one goes."""
-        with self._guard:
-            self._found[key] = found
-            if len(self._found) > _MOST_KEPT:
-                self._found.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._guard:
-            self._found.clear()
-
-
 _KEPT: LruCache[ParseResult] = LruCache()
 _OUTPUT_FACTS: LruCache[Any] = LruCache()
 _WRITTEN: LruCache[tuple[str, ...]] = LruCache()
@@ -142,37 +120,36 @@ class DocumentRepository:
     def __init__(self, store: SessionStore) -> None:
         self.store = store
 
-    def find(self, kind: str, key: str) -> StoredDocument | None:
-        """A document, readable or not; None where there is none."""
+    def find(self, model: type[D], key: str) -> StoredDocument[D] | None:
+        """Return a document, readable or not; None where there is none."""
         try:
             data = self.store.read(key)
         except FileNotFoundError:
             return None
-        return self._document(kind, key, data)
+        return _document(model, key, data)
 
-    def read(self, kind: str, key: str, what: str = "document") -> StoredDocument:
-        """A document that can be read; NotFound or InvalidDocument where it cannot."""
-        found = self.find(kind, key)
-        if found is None:
+    def read(self, model: type[D], key: str, what: str = "document") -> StoredDocument[D]:
+        """Return a document that can be read; raise NotFound or InvalidDocument where it cannot."""
+        document = self.find(model, key)
+        if document is None:
             raise NotFound(what, key)
-        if found.faults:
-            raise InvalidDocument(found.faults)
-        return found
+        if document.faults:
+            raise InvalidDocument(document.faults)
+        return document
 
-    def find_header(self, kind: str, key: str) -> StoredDocument | None:
-        """A document without the content that stands last, read no further than needed."""
-        heading = re.compile(rb"^## " + load_schema(kind).sections[-1].name.encode() + rb"[ \t]*\r?\n", re.MULTILINE)
+    def find_header(self, key: str) -> StoredDocument[OutputHeader] | None:
+        """Return an output without its text, read no further than needed; None where there is none."""
         limit = _HEAD
         try:
             data = self.store.read(key, limit=limit)
-            found = heading.search(data)
-            while found is None and len(data) == limit:
+            heading = _OUTPUT_HEADING.search(data)
+            while heading is None and len(data) == limit:
                 limit *= 4
                 data = self.store.read(key, limit=limit)
-                found = heading.search(data)
+                heading = _OUTPUT_HEADING.search(data)
         except FileNotFoundError:
             return None
-        return self._document(kind, key, data if found is None else data[: found.end()], head=True)
+        return _document(OutputHeader, key, data if heading is None else data[: heading.end()])
 
     def output_facts(self, key: str, read: Callable[[], T]) -> T:
         """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
@@ -193,30 +170,39 @@ class DocumentRepository:
         return found
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:
-        """Refuse a value that does not satisfy its kind, before anything is made of it."""
-        from haytham.markdown.renderer import check_value  # noqa: PLC0415 - who only reads need not load Jinja
-
+        """Raise InvalidDocument for a value that does not satisfy its kind."""
         check_value(load_schema(kind), value)
 
     def write(
-        self, kind: str, key: str, value: Mapping[str, Any], *, shown: Mapping[str, Any], over: StoredDocument | None
-    ) -> StoredDocument:
-        """Draw a document and store it in the place of the one that was read before, or of none."""
-        from haytham.markdown.renderer import render_verified  # noqa: PLC0415 - who only reads need not load Jinja
-
-        text, parsed = render_verified(load_schema(kind), value, shown)
+        self,
+        model: type[D],
+        key: str,
+        value: D | Mapping[str, Any],
+        *,
+        shown: Mapping[str, Any],
+        over: StoredDocument[D] | None,
+    ) -> StoredDocument[D]:
+        """Render a document and store it in the place of the one that was read before, or of none."""
+        text, parsed = render_verified(load_schema(model.KIND), _plain_value(value), shown)
         data = text.encode()
         digest = self.store.write(key, data, expect=ABSENT if over is None else over.digest)
         if len(data) <= _LARGEST_KEPT:
-            _KEPT.put((kind, digest, False), parsed)
-        return StoredDocument(kind, key, data, parsed)
+            _KEPT.put((model, digest), parsed)
+        return StoredDocument(model, key, data, parsed)
 
-    def _document(self, kind: str, key: str, data: bytes, *, head: bool = False) -> StoredDocument:
-        if len(data) > _LARGEST_KEPT:
-            return StoredDocument(kind, key, data, parse(load_schema(kind), data, head=head))
-        place = (kind, bytes_digest(data), head)
-        parsed = _KEPT.get(place)
-        if parsed is None:
-            parsed = parse(load_schema(kind), data, head=head)
-            _KEPT.put(place, parsed)
-        return StoredDocument(kind, key, data, parsed)
+
+def _plain_value(value: Document | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the plain value of a typed document; any other mapping as it is."""
+    return value.to_value() if isinstance(value, Document) else value
+
+
+def _document(model: type[D], key: str, data: bytes) -> StoredDocument[D]:
+    kind, head = load_schema(model.KIND), model is OutputHeader
+    if len(data) > _LARGEST_KEPT:
+        return StoredDocument(model, key, data, parse(kind, data, head=head))
+    place = (model, bytes_digest(data))
+    parsed = _KEPT.get(place)
+    if parsed is None:
+        parsed = parse(kind, data, head=head)
+        _KEPT.put(place, parsed)
+    return StoredDocument(model, key, data, parsed)

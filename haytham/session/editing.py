@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from haytham.config.workflow import Phase
-    from haytham.session.session import Session
+    from haytham.session.session import SessionDocuments
     from haytham.session.view import SessionView
 
 _START = "<!-- haytham cannot read this file:"
@@ -26,7 +26,7 @@ _TITLE = re.compile(rb"^# [^\n]*\n", re.MULTILINE)
 class ReviewFiles:
     """One phase's outputs and feedback, which a person edits. A note stands under a title, where readers skip it."""
 
-    def __init__(self, session: Session, number: int) -> None:
+    def __init__(self, session: SessionDocuments, number: int) -> None:
         self._session = session
         self._number = number
         self._noted: set[str] = set()
@@ -43,7 +43,7 @@ class ReviewFiles:
             ReviewGate(self._session).open_review(self._number)
 
     def files(self) -> list[str]:
-        """What there is to edit: outputs first, the feedback last."""
+        """Return the keys to edit: outputs first, feedback last."""
         folder = self._folder()
         found = self._session.store.keys(folder, depth=1)
         others = (folder + paths.CHECKPOINT, folder + paths.REQUEST)
@@ -51,11 +51,11 @@ class ReviewFiles:
         return sorted(names, key=lambda key: key == folder + paths.FEEDBACK)
 
     def content(self) -> dict[str, bytes]:
-        """The bytes of each of them."""
+        """Return the bytes of each file."""
         return {key: self._session.store.read(key) for key in self.files()}
 
     def faults(self) -> list[Problem]:
-        """What cannot be read in them, two decisions that contradict each other included."""
+        """Return what cannot be read in the files, contradicting decisions included."""
         reading = self._session.read()
         phase = reading.phase(self._number)
         found: list[Problem] = []
@@ -104,7 +104,7 @@ def _faults(read: Callable[[], object]) -> list[Problem]:
 
 
 def _noted(data: bytes, problems: list[Problem]) -> bytes:
-    """A file with its faults under its title, lines counted with the note; at its top without a title."""
+    """Return a file with its faults noted below its title, or at the top if it has none."""
     title = _TITLE.search(data)
     at = title.end() if title is not None else 0
     above, height = data.count(b"\n", 0, at), len(problems) + 3
@@ -114,7 +114,7 @@ def _noted(data: bytes, problems: list[Problem]) -> bytes:
 
 
 def _in_note(problem: Problem, above: int, height: int) -> str:
-    """A fault without its file, and without what would end the comment it stands in."""
+    """Return a fault without its file, and without characters that would end a comment."""
     place = " / ".join(part for part in (problem.section, problem.label) if part)
     number = problem.line or 1
     line = f"line {number + height if number > above else number}: "

@@ -18,18 +18,25 @@ if TYPE_CHECKING:
     from haytham.config.workflow import Phase
     from haytham.errors import Problem
     from haytham.session.derived import Decision
+    from haytham.session.models import UserFeedback
     from haytham.session.view import ArchivedAttempt, SessionView
 
 
 class TaskInputs:
     """The tasks of a session, as its documents are now."""
 
-    def __init__(self, reading: SessionView) -> None:
+    def __init__(self, reading: SessionView, skipped: Mapping[int, str] | None = None) -> None:
         self._reading = reading
+        if skipped is not None:
+            self.skipped_phases = skipped
 
     @cached_property
     def _files(self) -> Mapping[str, bytes]:
         return self._reading.workflow_files().files
+
+    def take_over(self, before: TaskInputs) -> None:
+        """Use the workflow's files that were read before, if they were."""
+        vars(self).update({name: vars(before)[name] for name in ("_files", "agent_files") if name in vars(before)})
 
     @cached_property
     def agent_files(self) -> dict[str, str]:
@@ -37,7 +44,7 @@ class TaskInputs:
         return agent_texts(self._files)
 
     def contract(self, spec: AgentSpec) -> Any:
-        """What an agent's answer must have: the workflow's own contract of that name, else the shipped one."""
+        """Return an agent's contract: the workflow's own of that name, else the built-in one."""
         if spec.contract is None:
             return None
         from haytham.contracts import load_contract  # noqa: PLC0415 - only where an agent has one
@@ -54,12 +61,12 @@ class TaskInputs:
         return found
 
     @cached_property
-    def skipped_phases(self) -> dict[int, str]:
-        """The phases that are passed over, and why."""
+    def skipped_phases(self) -> Mapping[int, str]:
+        """Return the phases that are skipped, and why."""
         return skipped_phases(self._reading)
 
     def task(self, phase: Phase, agent: str) -> Task:
-        """What an agent of a phase would be asked."""
+        """Return the task that an agent of a phase would get now."""
         needed = [need for need in self._needs(phase) if need.number not in self.skipped_phases]
         return Task(
             agent=agent,
@@ -79,9 +86,9 @@ class TaskInputs:
         )
 
     def current_digests(self, phase: Phase) -> dict[str, str]:
-        """The digest of the task that each agent with an output on record would get now."""
+        """Return the digest of the task that each agent with an output on record would get now."""
         outputs = self._reading.outputs(phase)
-        known = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.get("task") is not None]
+        known = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.task is not None]
         return {agent: self.task(phase, agent).digest for agent in known}
 
     def _needs(self, phase: Phase) -> list[Phase]:
@@ -130,21 +137,21 @@ class TaskInputs:
         return PreviousAttempt(
             attempt=number,
             texts=last.texts,
-            comments=feedback["comments"] if is_wanted else "",
-            changes=tuple(feedback["requested_changes"] if is_wanted else ()),
+            comments=feedback.comments if is_wanted else "",
+            changes=feedback.requested_changes if is_wanted else (),
             manual_diff=_differences(last.presented, last.texts),
             diff=_differences(chain[1][1].texts, last.texts) if len(chain) > 1 else "",
             revised=frozenset(name for name in last.texts if any(name in earlier.revised for _, earlier, _ in chain)),
         )
 
-    def _starting_points(self, phase: Phase, agent: str) -> Iterator[tuple[int, ArchivedAttempt, Mapping[str, Any]]]:
+    def _starting_points(self, phase: Phase, agent: str) -> Iterator[tuple[int, ArchivedAttempt, UserFeedback]]:
         """Yield the attempts whose successor an agent was to start from, the last first.
 
         Those ended with changes requested, or were run again although a person had revised the page or said something.
         """
         for number in range(self._reading.attempt(phase) - 1, 0, -1):
             feedback = self._reading.earlier_feedback(phase, number)
-            if feedback is None or not (feedback.get("superseded") or parse_decision(feedback) == "changes"):
+            if feedback is None or not (feedback.superseded or parse_decision(feedback) == "changes"):
                 continue
             if parse_decision(feedback) == "changes" and agent not in asked_agents(feedback, phase.agents):
                 continue  # its output moved on unchanged
@@ -157,21 +164,21 @@ def phase_comments(reading: SessionView, phase: Phase, decision: Decision) -> It
     """Yield attempt and comments of each review of a phase that made a decision and says something, the last first."""
     present, review = reading.feedback(phase), reading.review(phase)
     if present is not None and review is not None and review.decision == decision and _text(present.value):
-        yield present.value["attempt"], _text(present.value)
+        yield present.value.attempt, _text(present.value)
     for number in range(reading.attempt(phase) - 1, 0, -1):
         feedback = reading.earlier_feedback(phase, number)
         if feedback is not None and parse_decision(feedback) == decision and _text(feedback):
             yield number, _text(feedback)
 
 
-def _text(feedback: Mapping[str, Any]) -> str:
-    return str(feedback["comments"]).strip()
+def _text(feedback: UserFeedback) -> str:
+    return feedback.comments.strip()
 
 
-def _is_about_changes(feedback: Mapping[str, Any]) -> bool:
+def _is_about_changes(feedback: UserFeedback) -> bool:
     """Whether a review asks for changes, or says something without a decision."""
     decision = parse_decision(feedback)
-    return decision == "changes" or (decision is None and bool(_text(feedback) or feedback["requested_changes"]))
+    return decision == "changes" or (decision is None and bool(_text(feedback) or feedback.requested_changes))
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
@@ -180,7 +187,7 @@ def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def agent_texts(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The texts of the agents' files of a workflow, by agent."""
+    """Return the texts of the agents' files of a workflow, by agent."""
     prefix = paths.AGENTS_PREFIX
     return {
         name.removeprefix(prefix).removesuffix(".md"): data.decode("utf-8-sig")

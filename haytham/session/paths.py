@@ -27,27 +27,27 @@ _VERSION = re.compile(r"(?:\A|/)requirements_v([1-9]\d{0,8})\.md\Z", re.ASCII)
 
 
 def project_key(project_id: str) -> str:
-    """The key of a project's own document."""
+    """Return the key of a project's own document."""
     return f"{project_id}/{PROJECT}"
 
 
 def sessions_prefix(project_id: str) -> str:
-    """The folder of a project's sessions."""
+    """Return the folder of a project's sessions."""
     return f"{project_id}/sessions/"
 
 
 def session_prefix(project_id: str, session_id: str) -> str:
-    """The folder of a session."""
+    """Return the folder of a session."""
     return f"{project_id}/sessions/{session_id}/"
 
 
 def session_lock(project_id: str, session_id: str) -> str:
-    """The name of a session's write lock."""
+    """Return the name of a session's write lock."""
     return f"{project_id}/sessions/{session_id}"
 
 
 def phase_folder(phase: Phase) -> str:
-    """The name of a phase's folder."""
+    """Return the name of a phase's folder."""
     return f"phase_{phase.number}_{phase.slug}"
 
 
@@ -63,51 +63,51 @@ NEVER_FROZEN = frozenset({EVENTS, SPEND})  # they only grow: a snapshot holds no
 
 
 def next_set_aside(keys: list[str]) -> str:
-    """A folder within a session where nothing was set aside before."""
+    """Return a folder name within a session that was not used to set files aside before."""
     names = {key.partition(f"/{SET_ASIDE}")[2].partition("/")[0] for key in keys}
     return f"{SET_ASIDE}{max((int(name) for name in names if name.isdecimal()), default=0) + 1}/"
 
 
 def attempt_prefix(folder: str, attempt: int) -> str:
-    """The folder of an earlier attempt at a phase, within the phase's folder."""
+    """Return the folder of an earlier attempt at a phase, within the phase's folder."""
     return f"{folder}{ATTEMPTS}{attempt}/"
 
 
 def attempt_number(key: str) -> int | None:
-    """The attempt that a key within a phase's folder belongs to; None for one of the present attempt."""
+    """Return the attempt that a key within a phase's folder belongs to; None for one of the present attempt."""
     found = re.search(r"/attempts/(\d+)/", key)
     return int(found[1]) if found else None
 
 
 def output_file(agent_name: str) -> str:
-    """The file of an agent's output, within the phase's folder."""
+    """Return the file of an agent's output, within the phase's folder."""
     return f"{agent_name}.md"
 
 
 def output_agents(keys: list[str]) -> list[str]:
-    """The agents whose outputs are among the files of a phase's folder."""
+    """Return the agents whose outputs are among the files of a phase's folder."""
     names = (key.rpartition("/")[2] for key in keys)
     others = (CHECKPOINT, FEEDBACK, REQUEST)
     return [name[: -len(".md")] for name in names if name.endswith(".md") and name not in others]
 
 
 def workflow_prefix(project_id: str, digest: str) -> str:
-    """The folder of a project's copy of a workflow."""
+    """Return the folder of a project's copy of a workflow."""
     return f"{project_id}/workflows/{digest.removeprefix('sha256:')[:16]}/"
 
 
 def outputs_prefix(project_id: str) -> str:
-    """The folder of what a project's sessions ended with."""
+    """Return the folder of what a project's sessions ended with."""
     return f"{project_id}/outputs/"
 
 
 def requirements_key(project_id: str, version: int) -> str:
-    """The key of one version of a project's requirements."""
+    """Return the key of one version of a project's requirements."""
     return f"{project_id}/outputs/requirements_v{version}.md"
 
 
 def requirements_version(key: str) -> int | None:
-    """The version that a file of a project's requirements is."""
+    """Return the version that a file of a project's requirements is."""
     found = _VERSION.search(key)
     return int(found[1]) if found else None
 
@@ -152,13 +152,13 @@ def check_agents(phase: Phase, names: Iterable[Any]) -> None:
 
 
 def slug(name: str) -> str:
-    """A name as a folder's name in plain letters; empty where it has none."""
+    """Return a name as a folder's name in plain letters; empty if it has none."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:60].rstrip("_")
 
 
 def humanize(name: str) -> str:
-    """An agent's name as a title: `concept_expansion` becomes Concept Expansion."""
+    """Return an agent's name as a title: `concept_expansion` becomes Concept Expansion."""
     return " ".join(word[:1].upper() + word[1:] for word in name.replace("_", " ").split()) or name
 
 

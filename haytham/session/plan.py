@@ -18,16 +18,25 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham.agents.prompt import build_prompt
 from haytham.config.agent_spec import read_agent
 from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
-from haytham.session.derived import ReviewDecision, Summary, asked_agents
+from haytham.session.derived import (
+    ReviewDecision,
+    Summary,
+    asked_agents,
+    has_conditions,
+    outcomes_outside,
+    phase_outcome,
+    skip_reason,
+)
 from haytham.session.inputs import TaskInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from haytham.agents.base import Task
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase
-    from haytham.session.derived import Decision
+    from haytham.session.derived import Decision, PhaseOutcome
+    from haytham.session.models import PhaseCheckpoint, SessionManifest
     from haytham.session.view import OutputFacts, SessionView
 
 Action = Literal["rejected", "nothing", "run", "write", "next attempt", "run again", "gate", "approved"]
@@ -59,6 +68,7 @@ class ReviewState:
     texts: Mapping[str, str]
     tasks: Mapping[str, str | None]
     agents: tuple[str, ...] = ()
+    is_bound: bool = True
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,7 @@ class NextAction:
 
 
 def next_action(facts: PhaseState) -> NextAction:
-    """The first row of the table that applies to a phase."""
+    """Return the first row of the table that applies to a phase."""
     feedback = facts.current_feedback
     decision = feedback.decision if feedback is not None else None
     if decision == "rejected":
@@ -122,7 +132,7 @@ def next_action(facts: PhaseState) -> NextAction:
 
 
 def _required(facts: PhaseState) -> tuple[str, ...]:
-    """The agents whose outputs must be there: all; of a completed phase that a program saved, those on record."""
+    """Return the agents that must have an output: all, or those on record if a program saved the phase."""
     if facts.by_program and facts.status == "completed":
         return tuple(agent for agent in facts.phase.agents if agent in facts.lost)
     return facts.phase.agents
@@ -160,7 +170,7 @@ def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
 
 
 def _what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:
-    """What is new in the ground of stale outputs, each part once; the needed phases that are stale where nothing is."""
+    """Return what changed in the tasks of stale outputs, each part once; else the needed phases that are stale."""
     parts = sorted({part for output in stale.values() for part in output.changed})
     parts = parts or [f"phase {number} is stale" for number in facts.stale_needs]
     return "what it builds on has changed" + (f" ({'; '.join(parts)})" if parts else "")
@@ -207,6 +217,21 @@ class PhasePlan:
     state: PhaseState
     next_action: NextAction
     refused: RefusedDecision | None = None
+    outcome: PhaseOutcome | None = None
+    checkpoint: PhaseCheckpoint | None = None
+    review: ReviewDecision | None = None
+    times: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Return the number of the phase."""
+        return self.state.phase.number
+
+    @property
+    def has_unbound_decision(self) -> bool:
+        """Return whether a person typed a decision that is neither bound to the texts nor refused."""
+        feedback = self.state.current_feedback
+        return feedback is not None and feedback.decision is not None and not feedback.is_bound
 
     @property
     def status(self) -> str:
@@ -219,24 +244,54 @@ class PhasePlan:
         return self.state.stale
 
     @property
+    def is_presented(self) -> bool:
+        """Return whether an open gate waits already with the present texts, for the tasks as they are now."""
+        feedback = self.state.current_feedback
+        if feedback is None or feedback.decision is not None:
+            return False
+        tasks = {agent: output.current_task for agent, output in self.state.outputs.items() if output.task is not None}
+        return all(feedback.tasks.get(agent) == task for agent, task in tasks.items())
+
+    @property
     def is_done(self) -> bool:
         """Whether resume has nothing to do here."""
         return self.next_action.action in ("approved", "nothing")
 
 
 class SessionPlan:
-    """All phases of a session's mode, in order, as its documents are now."""
+    """All phases of a session's mode, in order, as its documents are now.
 
-    def __init__(self, reading: SessionView) -> None:
+    With `previous`, only the phases in `numbers` are looked at; the entries of the others are taken over.
+    """
+
+    def __init__(
+        self, reading: SessionView, *, previous: SessionPlan | None = None, numbers: Collection[int] = ()
+    ) -> None:
         self.reading = reading
-        self._tasks = TaskInputs(reading)
-        foreign = reading.unknown_phase_folders()
-        if foreign:
-            message = "is a folder of no phase; rename it back, or move it out of the session"
-            raise InvalidDocument([Problem(message, file=reading.prefix + folder) for folder in foreign])
+        self.is_complete = previous is None
+        self._skipped: dict[int, str] = {}
+        self.inputs = TaskInputs(reading, self._skipped)
+        self._has_conditions = has_conditions(reading)
+        self._outcomes = outcomes_outside(reading) if self._has_conditions else {}
         self.places: list[PhasePlan] = []
+        known = {}
+        if previous is None:
+            _check_folders(reading)
+        else:
+            self.inputs.take_over(previous.inputs)
+            known = {place.number: place for place in previous.places if place.number not in numbers}
+        self._stale: set[int] = set()
         for phase in reading.phases:
-            self.places.append(self._place(phase))
+            self._add(known.get(phase.number) or self._place(phase))
+
+    def _add(self, place: PhasePlan) -> None:
+        self.places.append(place)
+        if place.state.skipped is not None:
+            self._skipped[place.number] = place.state.skipped
+        if place.stale:
+            self._stale.add(place.number)
+        if place.outcome is not None:
+            self._outcomes[place.state.phase.slug] = place.outcome
 
     @property
     def next(self) -> PhasePlan | None:
@@ -244,8 +299,8 @@ class SessionPlan:
         return next((place for place in self.places if not place.is_done), None)
 
     def phase(self, number: int) -> PhasePlan:
-        """A phase by its number."""
-        return next(place for place in self.places if place.state.phase.number == number)
+        """Return a phase by its number."""
+        return next(place for place in self.places if place.number == number)
 
     def needed(self, phase: Phase) -> list[PhasePlan]:
         """Return the phases that a phase needs, directly or through others."""
@@ -255,24 +310,42 @@ class SessionPlan:
                 numbers |= set(place.state.phase.needs)
         return [place for place in self.places if place.state.phase.number in numbers]
 
+    def changed_by_step(self) -> set[int]:
+        """Return the phases whose entries the next step may change: its own, and finished ones that need it."""
+        if self.next is None:
+            return set()
+        number = self.next.number
+        return {number, *(place.number for place in self.dependents(number) if place.state.outputs)}
+
+    def dependents(self, number: int) -> list[PhasePlan]:
+        """Return the phases that need a phase, directly or through others."""
+        numbers, places = {number}, []
+        for place in self.places:
+            if numbers.intersection(place.state.phase.needs):
+                numbers.add(place.number)
+                places.append(place)
+        return places
+
     def task(self, phase: Phase, agent: str) -> Task:
-        """The task that an agent would get now."""
-        return self._tasks.task(phase, agent)
+        """Return the task that an agent would get now."""
+        return self.inputs.task(phase, agent)
 
     def build_request(self, phase: Phase, agent: str, state: Mapping[str, Any]) -> tuple[Task, AgentSpec]:
-        """What an agent is asked now, to the letter, and by which of its rules."""
+        """Return the exact task that an agent gets now, and its settings."""
         spec = read_agent(agent, self.agent_file(agent))
-        task = replace(self.task(phase, agent), state=state, contract=self._tasks.contract(spec))
+        task = replace(self.task(phase, agent), state=state, contract=self.inputs.contract(spec))
         return replace(task, prompt=build_prompt(task, spec)), spec
 
     def agent_file(self, agent: str) -> str:
-        """The text of an agent's file."""
-        return self._tasks.agent_files[agent]
+        """Return the text of an agent's file."""
+        return self.inputs.agent_files[agent]
 
     def _place(self, phase: Phase) -> PhasePlan:
         checkpoint = self.reading.checkpoint(phase)
-        status = "pending" if checkpoint is None else checkpoint.value["status"]
-        why = self._tasks.skipped_phases.get(phase.number)
+        status = "pending" if checkpoint is None else checkpoint.value.status
+        why = skip_reason(self.reading, phase, self._outcomes)
+        if why is not None:
+            self._skipped[phase.number] = why
         lost = () if why is not None else self.reading.lost_outputs(phase)
         facts = PhaseState(
             phase,
@@ -281,19 +354,37 @@ class SessionPlan:
             {} if why is not None else self._outputs(phase),
             self._feedback(phase),
             skipped=why,
-            stale_needs=tuple(place.state.phase.number for place in self.places if _is_needed(place, phase)),
+            stale_needs=tuple(sorted(self._stale & set(phase.needs))),
             by_program=not self.reading.task_agents(phase),
             lost=lost,
         )
         refused = self._refused(facts)
         if refused is not None and facts.feedback is not None:
             facts = replace(facts, feedback=replace(facts.feedback, decision=None))
-        return PhasePlan(facts, next_action(facts), refused)
+        outcome = phase_outcome(self.reading, phase, why) if self._has_conditions else None
+        return PhasePlan(
+            facts,
+            next_action(facts),
+            refused,
+            outcome,
+            None if checkpoint is None else checkpoint.value,
+            self.reading.review(phase),
+            self._times(phase, is_skipped=why is not None),
+        )
+
+    def _times(self, phase: Phase, *, is_skipped: bool) -> tuple[str, ...]:
+        """Return when outputs of a phase were written and its review was given."""
+        if is_skipped:
+            return tuple(self.reading.phase_times(phase))
+        feedback = self.reading.feedback(phase)
+        reviewed = None if feedback is None else feedback.value.timestamp
+        written = [facts.executed for facts in self.reading.output_facts(phase).values()]
+        return (*([] if reviewed is None else [reviewed]), *written)
 
     def _refused(self, facts: PhaseState) -> RefusedDecision | None:
         """Why a decision that nothing has bound yet does not count."""
         document, feedback = self.reading.feedback(facts.phase), facts.current_feedback
-        if document is None or feedback is None or document.value.get("bound_decision") == feedback.decision:
+        if document is None or feedback is None or document.value.bound_decision == feedback.decision:
             return None
         return approval_problem(facts, feedback.decision)
 
@@ -308,7 +399,7 @@ class SessionPlan:
         return replace(known, current_task=due.digest, changed=self._changed(phase, due, facts.task))
 
     def _changed(self, phase: Phase, due: Task, task: str) -> tuple[str, ...]:
-        """The parts of a task that are not as they were when it was answered."""
+        """Return the parts of a task that have changed since it was answered."""
         if due.digest == task:
             return ()
         before = self.reading.task_parts(phase, due.agent)
@@ -318,14 +409,15 @@ class SessionPlan:
         document, review = self.reading.feedback(phase), self.reading.review(phase)
         if document is None or review is None:
             return None
-        rows = document.value["reviewed_content"]
-        names = [row["document"].removesuffix(".md") for row in rows]
+        rows = document.value.reviewed_content
+        names = [row.document.removesuffix(".md") for row in rows]
         return ReviewState(
             decision=review.decision,
-            attempt=document.value["attempt"],
-            texts=dict(zip(names, (row["digest"] for row in rows), strict=True)),
-            tasks=dict(zip(names, (row["task"] for row in rows), strict=True)),
+            attempt=document.value.attempt,
+            texts=dict(zip(names, (row.digest for row in rows), strict=True)),
+            tasks=dict(zip(names, (row.task for row in rows), strict=True)),
             agents=asked_agents(document.value, phase.agents),
+            is_bound=document.value.bound_decision == review.decision,
         )
 
 
@@ -336,12 +428,15 @@ def approval_problem(facts: PhaseState, decision: Decision | None) -> RefusedDec
     return None
 
 
-def _is_needed(place: PhasePlan, phase: Phase) -> bool:
-    """Whether a phase is stale and another one needs it."""
-    return bool(place.stale) and place.state.phase.number in phase.needs
+def _check_folders(view: SessionView) -> None:
+    """Raise InvalidDocument if there is a folder of a phase that the mode does not have."""
+    unknown = view.unknown_phase_folders()
+    if unknown:
+        message = "is a folder of no phase; rename it back, or move it out of the session"
+        raise InvalidDocument([Problem(message, file=view.prefix + folder) for folder in unknown])
 
 
-def summarize(reading: SessionView, manifest: Mapping[str, Any] | None = None) -> Summary:
+def summarize(reading: SessionView, manifest: SessionManifest | None = None) -> Summary:
     """Return all that follows from a session's documents, with the manifest that is there or about to be written.
 
     InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
@@ -350,7 +445,7 @@ def summarize(reading: SessionView, manifest: Mapping[str, Any] | None = None) -
     checkpoints = {phase.number: record.value for phase in reading.phases if (record := reading.checkpoint(phase))}
     for phase in reading.phases:
         reading.decision(phase)
-    is_closed = "closed" in (manifest or reading.manifest.value)
+    is_closed = (manifest or reading.manifest.value).closed is not None
     facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {}, times=tuple(reading.times()))
     try:
         facts = replace(facts, spent=reading.spending().total)
@@ -358,14 +453,30 @@ def summarize(reading: SessionView, manifest: Mapping[str, Any] | None = None) -
         standing = SessionPlan(reading)
     except (HaythamError, OSError) as error:
         return replace(facts, status="unreadable", error=error)
-    unbound = {place.state.phase.number: _UNDECIDED for place in standing.places if place.refused is not None}
-    statuses = {place.state.phase.number: place.status for place in standing.places}
+    return _complete(facts, standing, reviews, is_closed=is_closed)
+
+
+def summarize_plan(plan: SessionPlan, manifest: SessionManifest | None = None) -> Summary:
+    """Return what follows from a plan, without reading the documents of its phases again."""
+    view, places = plan.reading, plan.places
+    value = manifest or view.manifest.value
+    checkpoints = {place.number: place.checkpoint for place in places if place.checkpoint is not None}
+    times = (*(time for place in places for time in place.times), *view.state_times())
+    facts = Summary(value, view.phases, checkpoints, {}, times=times, spent=view.spending().total)
+    reviews = {place.number: place.review for place in places if place.review is not None}
+    return _complete(facts, plan, reviews, is_closed=value.closed is not None)
+
+
+def _complete(facts: Summary, plan: SessionPlan, reviews: Mapping[int, ReviewDecision], *, is_closed: bool) -> Summary:
+    """Add to a summary what a plan says: reviews that count, the status of each phase and of the session."""
+    unbound = {place.number: _UNDECIDED for place in plan.places if place.refused is not None}
+    statuses = {place.number: place.status for place in plan.places}
     facts = replace(facts, reviews={**reviews, **unbound}, changed=statuses)
-    return replace(facts, status="completed" if is_closed else _status(standing, facts))
+    return replace(facts, status="completed" if is_closed else _status(plan, facts))
 
 
 def _status(standing: SessionPlan, facts: Summary) -> str:
-    """The status of a session that was not closed: the first that applies."""
+    """Return the status of a session that was not closed: the first that applies."""
     if any(place.next_action.action == "rejected" for place in standing.places):
         return "rejected"
     place = standing.next

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import HaythamError, InvalidArgument
 from haytham.session import paths
+from haytham.session.models import Project
 from haytham.session.paths import phase_folder, session_lock
 
 if TYPE_CHECKING:
-    from haytham.session.session import Session
+    from haytham.session.session import SessionDocuments
     from haytham.storage.base import SessionStore
 
 STARTED = "session_started"
-FORKED = "forked"
+FORKED = "session_forked"
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class InferredManifest:
 
 
 def infer_manifest(
-    session: Session, *, user: str | None, mode: str | None, workflow: str | None = None
+    session: SessionDocuments, *, user: str | None, mode: str | None, workflow: str | None = None
 ) -> InferredManifest:
-    """What a lost manifest said: as told, else from the event of its start, else from project and folders."""
+    """Return the facts of a lost manifest: as given, else from its first event, else from project and folders."""
     store = session.store
     told = _started(store, session.prefix + paths.EVENTS)
     source = _workflow_copy(session, workflow, told)
@@ -52,7 +53,7 @@ def infer_manifest(
     )
 
 
-def repair(session: Session, facts: InferredManifest | None) -> list[str]:
+def repair(session: SessionDocuments, facts: InferredManifest | None) -> list[str]:
     """Mend a session, its manifest from these facts where it is lost; what was done. Refused during a run."""
     with session.store.run_lock(session_lock(session.project_id, session.session_id)):
         done = _rebuild(session, facts) if facts is not None else []
@@ -62,7 +63,7 @@ def repair(session: Session, facts: InferredManifest | None) -> list[str]:
         return done
 
 
-def _rebuild(session: Session, facts: InferredManifest) -> list[str]:
+def _rebuild(session: SessionDocuments, facts: InferredManifest) -> list[str]:
     if facts.user is None or facts.mode is None:
         raise InvalidArgument(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
     session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
@@ -73,7 +74,7 @@ def _rebuild(session: Session, facts: InferredManifest) -> list[str]:
     return [f"rebuilt {paths.MANIFEST} for user {facts.user} in mode {facts.mode}"]
 
 
-def _sweep(session: Session) -> None:
+def _sweep(session: SessionDocuments) -> None:
     """Sweep what killed writers left in every folder of the session, and in those it shares with its project."""
     store, project = session.store, session.project_id
     with store.lock(project):
@@ -93,7 +94,7 @@ def _lineage(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _started(store: SessionStore, key: str) -> dict[str, Any]:
-    """The event of a session's start, or of its fork; empty where there is none to be read."""
+    """Return the facts of a session's first event; empty if none can be read."""
     try:
         lines = store.read(key).split(b"\n")
     except FileNotFoundError:
@@ -108,8 +109,8 @@ def _started(store: SessionStore, key: str) -> dict[str, Any]:
     return {}
 
 
-def _workflow_copy(session: Session, wanted: str | None, told: dict[str, Any]) -> WorkflowFiles:
-    """The copy of the workflow that a session ran on: as told, as its start says, else the one its folders fit."""
+def _workflow_copy(session: SessionDocuments, wanted: str | None, told: dict[str, Any]) -> WorkflowFiles:
+    """Return the copy of a session's workflow: as given, by its first event, else the one that fits its folders."""
     copies = _copies(session.store, session.project_id)
     if wanted is not None:
         fitting = {name: copy for name, copy in copies.items() if name.startswith(wanted)}
@@ -127,7 +128,7 @@ def _workflow_copy(session: Session, wanted: str | None, told: dict[str, Any]) -
 
 
 def _copies(store: SessionStore, project_id: str) -> dict[str, WorkflowFiles]:
-    """The copies of workflows that a project holds, by the names of their folders."""
+    """Return the copies of workflows that a project holds, by the names of their folders."""
     prefix = f"{project_id}/workflows/"
     folders: dict[str, dict[str, bytes]] = {}
     for key in store.keys(prefix):
@@ -136,7 +137,7 @@ def _copies(store: SessionStore, project_id: str) -> dict[str, WorkflowFiles]:
     return {folder: WorkflowFiles(prefix + folder, files) for folder, files in folders.items() if FILE in files}
 
 
-def _fits(session: Session, copy: WorkflowFiles) -> bool:
+def _fits(session: SessionDocuments, copy: WorkflowFiles) -> bool:
     """Whether a workflow has a phase for every folder of a phase that is there."""
     names = {key.removeprefix(session.prefix).partition("/")[0] for key in session.store.keys(session.prefix)}
     owned = {phase_folder(phase) for phase in copy.workflow.phases}
@@ -147,13 +148,13 @@ def _project_user(store: SessionStore, project_id: str) -> str | None:
     from haytham.session.documents import DocumentRepository  # noqa: PLC0415 - only where a manifest is lost
 
     try:
-        return str(DocumentRepository(store).read("project", paths.project_key(project_id)).value["user_id"])
+        return str(DocumentRepository(store).read(Project, paths.project_key(project_id)).value.user_id)
     except HaythamError:
         return None
 
 
-def _mode_of_folders(session: Session, source: WorkflowFiles) -> str | None:
-    """The mode whose phases are the folders that are there."""
+def _mode_of_folders(session: SessionDocuments, source: WorkflowFiles) -> str | None:
+    """Return the mode whose phases are the folders that are there."""
     for name in source.workflow.modes:
         phases = source.workflow.mode_phases(name)
         held = [

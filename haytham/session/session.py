@@ -1,39 +1,33 @@
-"""One session over a store: makes it, reads it and saves its documents; remembers nothing but where it is.
+"""One session in a store: create it, read it, save its documents.
 
-Every save takes the session's write lock, writes the document that is the home of the facts, then draws the shown
-copies anew. A home that cannot be written is an error; a shown copy that cannot be drawn is a warning in the log.
+Each save is one transaction (`changes`) under the session's write lock. Documents that lost their place are moved to
+`set_aside/`, never deleted.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from haytham import clock
+from haytham.agents.registry import require_agents
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFound
-from haytham.markdown.check import require_text
+from haytham.events import Events
 from haytham.session import derived, paths
-from haytham.session.derived import (
-    Summary,
-    derived_checkpoint,
-    derived_feedback,
-    derived_manifest,
-    derived_output,
-    parse_decision,
-)
+from haytham.session.changes import ReadTracker, Transaction
+from haytham.session.derived import Summary, derived_feedback, derived_manifest, has_conditions, parse_decision
 from haytham.session.documents import DocumentRepository
-from haytham.session.git import write_attributes
-from haytham.session.outputs import complete_phase
-from haytham.session.paths import check_agent_name, check_agents, check_id, humanize
-from haytham.session.plan import SessionPlan, approval_problem, summarize
-from haytham.session.quarantine import find_renamed, orphaned_files, quarantine
-from haytham.session.spend_log import SpendLog
+from haytham.session.models import SessionManifest, UserFeedback
+from haytham.session.paths import check_agent_name, check_agents, check_id
+from haytham.session.plan import SessionPlan, approval_problem, summarize, summarize_plan
+from haytham.session.review import complete_phase
 from haytham.session.state import change_state, read_state
 from haytham.session.swap import complete_pending, has_pending
-from haytham.session.tracker import ReadTracker
 from haytham.session.view import SessionView
-from haytham.text import text_digest
+from haytham.storage.base import ABSENT
+from haytham.validation import require_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,94 +35,111 @@ if TYPE_CHECKING:
 
     from haytham.agents.base import Task
     from haytham.config.workflow import Phase, WorkflowFiles
-    from haytham.errors import Problem
     from haytham.session.derived import Decision, Value
-    from haytham.session.documents import StoredDocument
     from haytham.storage.base import SessionStore
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _TRIES = 8
+_DERIVED_INTERVAL = 1.0  # seconds between two renderings of the manifest during a run
+_GIT_ATTRIBUTES = b"""\
+# Written once by haytham; yours to edit.
+*.jsonl merge=union
+session_manifest.md merge=union
+**/history/snapshots/** -text
+**/history/blobs/** binary
+"""
 
 
-class Session:
-    """One run through a workflow. Making the object reads nothing; each call reads what is there then."""
+class SessionDocuments:
+    """One session in a store. Each call reads the files as they are then."""
 
     def __init__(self, store: SessionStore, project_id: str, session_id: str) -> None:
         self.project_id = check_id("project id", project_id)
         self.session_id = check_id("session id", session_id)
         self.prefix = paths.session_prefix(project_id, session_id)
         self.store = store
-        self._shelf = DocumentRepository(store)
+        self.events = Events(store, self.prefix + paths.EVENTS)
+        self.is_manifest_behind = False
+        self._documents = DocumentRepository(store)
         self._is_swept = False
+        self._run: _RunState | None = None
+
+    # Creating and finding.
 
     def create(
         self, *, user_id: str, source: WorkflowFiles, mode: str, model: str | None = None, rebuild: bool = False
     ) -> None:
-        """Make the session, its folders first and its manifest last; nothing changes where the same one is there."""
+        """Create the session, its folders first and its manifest last; the same call again changes nothing."""
         check_id("user id", user_id)
         phases = source.workflow.mode_phases(mode)
-        wanted = {"user_id": user_id, "workflow_type": source.workflow.name, "execution_mode": mode}
+        facts = {"user_id": user_id, "workflow_type": source.workflow.name, "execution_mode": mode}
         if not self.exists():  # before the session's lock: the project's is always taken first
             write_attributes(self.store)
             self._copy_workflow(source)
         with self._locked():
-            there = self._shelf.find("session_manifest", self.prefix + paths.MANIFEST)
-            if there is None:
+            manifest = self._documents.find(SessionManifest, self.prefix + paths.MANIFEST)
+            if manifest is None:
                 if not rebuild:
                     self._refuse_leftovers()
                 self._prepare(phases)
                 chosen = {} if model is None else {"model": model}
-                self._write_first_manifest(source, phases, {**wanted, **chosen})
+                self._write_first_manifest(source, phases, {**facts, **chosen})
             else:
-                self._check_same(there.value, wanted)
+                self._check_same(manifest.value, facts)
                 self._prepare(self.read().phases)
 
     def make_folders(self) -> list[str]:
-        """Make the folders of phases that are missing, since git keeps no empty ones; return their names."""
-        reading = self.read()
-        folders = [reading.phase_prefix(phase) for phase in reading.phases]
-        missing = [one for one in folders if not self.store.has_folder(one) and not self.store.is_regular(one[:-1])]
-        if missing:
+        """Create the folders of phases that are missing, since git keeps no empty ones; return their names."""
+        view = self.read()
+        folders = [view.phase_prefix(phase) for phase in view.phases]
+        present = {f"{self.prefix}{name}/" for name in self.store.folders(self.prefix)}
+        absent = [folder for folder in folders if folder not in present and not self.store.is_regular(folder[:-1])]
+        if absent:
             with self._locked():
-                for folder in missing:
+                for folder in absent:
                     self.store.ensure_folder(folder)
-        return [folder.removeprefix(self.prefix) for folder in missing]
+        return [folder.removeprefix(self.prefix) for folder in absent]
 
     def exists(self) -> bool:
-        """Whether the session is there: whether it has a manifest."""
-        return self._shelf.find("session_manifest", self.prefix + paths.MANIFEST) is not None
+        """Return whether the session has a manifest."""
+        return self._documents.find(SessionManifest, self.prefix + paths.MANIFEST) is not None
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the session's folder is where its ids say."""
+        """Return whether the session's folder is where its ids say."""
         place = paths.session_prefix(self.project_id, self.session_id)
         return self.prefix == place and self.store.has_folder(place)
 
     def follow(self) -> bool:
-        """Find the session's folder by its id where it was renamed, and use that; return whether there is one."""
+        """Find the session's folder by its id if it was renamed, and use that; return whether there is one."""
         if self.store.is_regular(self.prefix + paths.MANIFEST):
             return True
-        self.prefix = find_renamed(self._shelf, self.project_id, self.session_id) or self.prefix
+        self.prefix = find_renamed(self._documents, self.project_id, self.session_id) or self.prefix
         return self.store.has_folder(self.prefix)
 
+    # Reading.
+
     def read(self) -> SessionView:
-        """The session as its files say it is; FileNotFoundError or InvalidDocument where its manifest does not say."""
+        """Return the session as its files are now; FileNotFoundError or InvalidDocument if they do not say."""
         self.complete_pending_restore()
-        return SessionView(self._shelf, self.project_id, self.session_id, self.prefix)
+        return self.view(self._documents)
+
+    def view(self, documents: DocumentRepository) -> SessionView:
+        """Return a view of the session over a repository of documents."""
+        return SessionView(documents, self.project_id, self.session_id, self.prefix)
 
     def read_consistently(self, compute: Callable[[SessionView], T]) -> T:
-        """Return what `compute` makes of documents that all stood there at one moment.
+        """Return what `compute` makes of documents that all existed at one moment.
 
-        They are read again where one has changed meanwhile; after some tries while the write lock keeps writers away.
+        They are read again if one has changed meanwhile; after some tries the write lock keeps writers away.
         """
         for _ in range(_TRIES):
             self.complete_pending_restore()
             tracker = ReadTracker(self.store)
             try:
-                shelf = DocumentRepository(cast("SessionStore", tracker))
-                result = compute(SessionView(shelf, self.project_id, self.session_id, self.prefix))
+                result = compute(self.view(DocumentRepository(cast("SessionStore", tracker))))
             except (HaythamError, OSError):
                 if not tracker.has_changed():
                     raise
@@ -138,163 +149,163 @@ class Session:
         with self._locked():
             return compute(self.read())
 
+    def state(self) -> dict[str, Any]:
+        """Return the values that the caller keeps with the session."""
+        return read_state(self.read())
+
+    # Saving.
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Collect changes under the write lock, commit them at the end, then call the handlers of their events."""
+        with self._locked():
+            self.complete_pending_restore()
+            changes = Transaction(self, derive=self._run is None or self._run.is_due())
+            self._sweep_once(changes.view)
+            yield changes
+            changes.commit()
+        changes.dispatch()
+
     def save_checkpoint(self, number: Any, facts: Mapping[str, Any], agents: Any, *, report: bool = True) -> None:
-        """Save how a phase stands, and what its agents did as far as their own files do not say.
+        """Save the status of a phase, and what its agents did as far as their own files do not say.
 
         What the agents took is reported as spent, unless the caller counts its calls itself.
         """
-        given = derived.parse_rows(agents)
-        with self.transaction() as reading:
-            phase = reading.require_phase(number)
-            heads = [reading.output_header(phase, row["agent_name"]) for row in given]
-            rows = [derived.complete_row(row, head) for row, head in zip(given, heads, strict=True)]
-            order = {"save_counter": reading.save_counter() + 1, "saved_at": clock.now()}
-            value = {**facts, **order, "phase": phase.number, "ledger": rows}
-            if report:
-                self._shelf.check("checkpoint", value)  # money is on record before the phase is: a crash loses none
-                own = [head is None or "task" not in head for head in heads]  # the others' tokens a run has counted
-                told = [row if is_own else one for row, one, is_own in zip(rows, given, own, strict=True)]
-                self._report_spending(reading, phase, value, told)
-            self.write_checkpoint(reading, phase, value)
+        rows = derived.parse_rows(agents)
+        with self.transaction() as changes:
+            changes.save_checkpoint(changes.view.require_phase(number), facts, rows, report=report)
 
     def save_output(self, number: Any, agent_name: str, facts: Mapping[str, Any], text: str) -> None:
-        """Save what an agent wrote, byte for byte, and how it came to be."""
+        """Save an agent's text, byte for byte, and how it was made."""
         check_agent_name(agent_name)
         require_text("output content", text)
-        with self.transaction() as reading:
-            phase = reading.require_phase(number)
-            value = {
-                "phase_number": phase.number,
-                "attempt": reading.attempt(phase),
-                "agent_digest": text_digest(text),
-                "agent": agent_name,
-                "executed": clock.now(),
-                **facts,
-                "text": text,
-            }
-            over = reading.output(phase, agent_name)
-            key = reading.phase_prefix(phase) + paths.output_file(agent_name)
-            self.write(reading, "agent_output", key, value, shown=derived_output(phase, agent_name), over=over)
-            checkpoint = self._redraw_checkpoint(reading, phase, value, None if over is None else over.value)
-            if checkpoint is not None and "task" not in facts:
-                rows = [row for row in checkpoint["ledger"] if row["agent_name"] == agent_name]
-                self._report_spending(reading, phase, checkpoint, rows)
-
-    def _report_spending(
-        self, reading: SessionView, phase: Phase, checkpoint: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]
-    ) -> None:
-        """Report what agents took that a program called."""
-        attempt = max(reading.attempt(phase), checkpoint["retry_count"] + 1)
-        SpendLog(self.store, self.prefix).report(phase.number, attempt, rows)
+        with self.transaction() as changes:
+            changes.save_output(changes.view.require_phase(number), agent_name, facts, text)
 
     def save_task(self, number: Any, task: Task) -> None:
         """Save what an agent is asked, to the letter."""
-        with self._locked():
-            reading = self._begin()
-            phase = reading.require_phase(number)
-            key = f"{reading.phase_prefix(phase)}{paths.TASKS}{paths.output_file(task.agent)}"
-            parts = [{"part": part, "digest": digest} for part, digest in task.parts.items()]
-            facts = {"agent": task.agent, "phase": phase.number, "attempt": task.attempt, "parts": parts}
-            value = {**facts, "prompt": task.prompt}
-            over = self._shelf.find("task", key)
-            if over is not None and not over.faults and dict(over.value) == value:
-                return
-            self.write(reading, "task", key, value, shown={"agent_title": humanize(task.agent)}, over=over)
+        with self.transaction() as changes:
+            changes.save_task(changes.view.require_phase(number), task)
 
     def save_feedback(self, number: Any, facts: Mapping[str, Any]) -> None:
-        """Save a person's review of a phase, bound to the texts that are there now.
+        """Save a person's review of a phase, bound to the present texts.
 
-        A decision that a rule refuses, or on a text that holds a git conflict, is stored without being bound: the next
-        command reports it.
+        A decision that a rule refuses, or on a text with a git conflict, is stored unbound; the next command says so.
         """
-        with self.transaction() as reading:
-            phase = reading.require_phase(number)
-            is_bound = not reading.has_conflicts(phase)
-            rows = reading.reviewed_content(phase) if is_bound else []
-            place = {"phase_number": phase.number, "attempt": reading.attempt(phase)}
+        with self.transaction() as changes:
+            view = changes.view
+            phase = view.require_phase(number)
+            is_bound = not view.has_conflicts(phase)
+            rows = [row.to_value() for row in view.reviewed_content(phase)] if is_bound else []
+            place = {"phase_number": phase.number, "attempt": view.attempt(phase)}
             value = {**place, **facts, "reviewed_content": rows}
             check_agents(phase, facts.get("agents", ()))
-            self._shelf.check("user_feedback", value)
-            decision = parse_decision(value)
-            if decision is not None and is_bound and not _is_refused(reading, phase, decision):
-                value |= {"bound_decision": decision}
-            key = reading.phase_prefix(phase) + paths.FEEDBACK
-            over = reading.feedback(phase)
+            self._documents.check("user_feedback", value)
+            feedback = UserFeedback.from_value(value)
+            decision = parse_decision(feedback)
+            if decision is not None and is_bound and not _is_refused(view, phase, decision):
+                feedback = replace(feedback, bound_decision=decision)
+            key, over = view.phase_prefix(phase) + paths.FEEDBACK, view.feedback(phase)
             if decision in ("approved", "changes") and is_bound:
-                complete_phase(self, reading, phase)
-            self.write(reading, "user_feedback", key, value, shown=derived_feedback(phase), over=over)
+                complete_phase(changes, phase)
+            changes.write(UserFeedback, key, feedback, shown=derived_feedback(phase), over=over)
+
+    def update_manifest(self, facts: Mapping[str, Any]) -> SessionManifest:
+        """Change facts that the manifest is the home of; return all of them."""
+        with self.transaction() as changes:
+            changes.change_manifest(facts)
+        return self.read().manifest.value
+
+    def update_state(self, patch: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge a patch into the caller's values, by the rules of JSON merge patch; return all of them."""
+        with self.transaction() as changes:
+            return change_state(changes, patch)
+
+    def switch_workflow(self, source: WorkflowFiles) -> list[str]:
+        """Go on with another workflow; documents of phases and agents that it does not have are set aside."""
+        self._copy_workflow(source)
+        with self.transaction() as changes:
+            view = changes.view
+            phases = source.workflow.mode_phases(view.manifest.value.execution_mode)
+            moved = quarantine(changes, orphaned_files(view, phases, self.store.keys(self.prefix)))
+            self._prepare(phases)
+            own = view.manifest.value
+            value = replace(own, workflow=source.digest, phases=source.workflow.digest, origin=source.origin)
+            shown = derived_manifest(Summary(value, phases, {}, {}))
+            changes.write(SessionManifest, view.manifest.key, value, shown=shown, over=view.manifest)
+            changes.keep_manifest()
+        self.regenerate_derived()
+        return moved
+
+    # Derived documents.
 
     def refresh_derived_if_needed(self) -> None:
-        """Draw shown copies anew where a crash left one behind; nothing is written where none is."""
-        reading = self.read()
-        behind = reading.manifest.problems or reading.manifest.derived_mismatches(derived_manifest(summarize(reading)))
-        records = (phase for phase in reading.phases if reading.checkpoint(phase) is not None)
-        if behind or any(reading.checkpoint_problems(phase) for phase in records):
+        """Render derived parts again if a crash left one behind; write nothing otherwise."""
+        view = self.read()
+        records = (phase for phase in view.phases if view.checkpoint(phase) is not None)
+        if _is_manifest_behind(view) or any(view.checkpoint_problems(phase) for phase in records):
             self.regenerate_derived()
 
     def regenerate_derived(self) -> list[str]:
-        """Draw every shown copy anew; those that were not as they should be."""
-        done = []
-        with self.transaction() as reading:
-            for phase in reading.phases:
-                found = reading.checkpoint(phase)
-                if found is not None and not found.faults and reading.checkpoint_problems(phase):
-                    self.write_checkpoint(reading, phase, found.value)
-                    done.append(f"drew {found.key.removeprefix(self.prefix)} anew")
-            stale = reading.manifest.problems or reading.manifest.derived_mismatches(
-                derived_manifest(summarize(reading))
-            )
-            return [*done, f"drew {paths.MANIFEST} anew"] if stale else done
+        """Render every derived part again; return which were out of date."""
+        with self.transaction() as changes:
+            done = []
+            for phase in changes.view.phases:
+                record = changes.view.checkpoint(phase)
+                if record is not None and not record.faults and changes.view.checkpoint_problems(phase):
+                    changes.write_checkpoint(phase, record.value)
+                    done.append(f"drew {record.key.removeprefix(self.prefix)} anew")
+            if _is_manifest_behind(changes.view):
+                done.append(f"drew {paths.MANIFEST} anew")
+            changes.refresh_manifest()
+        return done
 
-    def switch_workflow(self, source: WorkflowFiles) -> list[str]:
-        """Go on with another workflow: phases it has, too, stay where they are; others are set aside, never lost."""
-        self._copy_workflow(source)
-        with self._locked():
-            reading = self._begin()
-            phases = source.workflow.mode_phases(reading.manifest.value["execution_mode"])
-            said = quarantine(self.store, self.prefix, orphaned_files(reading, phases, self.store.keys(self.prefix)))
-            self._prepare(phases)
-            facts = {"workflow": source.digest, "phases": source.workflow.digest, "origin": source.origin}
-            value = {**reading.manifest.value, **facts}
-            shown = derived_manifest(Summary(value, phases, {}, {}))
-            key = self.prefix + paths.MANIFEST
-            self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
-        self.regenerate_derived()
-        return said
+    def summarize(self, view: SessionView, manifest: SessionManifest | None = None) -> Summary:
+        """Return what follows from the documents; in a run, only the phases that its last step changed are read."""
+        plan = None if self._run is None else self._run.plan
+        if plan is None or plan.next is None or has_conditions(view):
+            return summarize(view, manifest)
+        return summarize_plan(SessionPlan(view, previous=plan, numbers=plan.changed_by_step()), manifest)
 
-    def update_manifest(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Change what the manifest is the home of; what it says then."""
-        with self._locked():
-            reading = self._begin()
-            self._write_manifest(reading, {**reading.manifest.value, **facts})
-            return self.read().manifest.value
-
-    def state(self) -> dict[str, Any]:
-        """The values that the caller keeps with the session."""
-        return read_state(self)
-
-    def update_state(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Merge changes into those values, by the rules of JSON merge patch; all of them then."""
-        return change_state(self, changes)
+    def use_plan(self, plan: SessionPlan) -> None:
+        """Remember the plan of the next step of a run."""
+        if self._run is not None:
+            self._run.plan = plan
 
     @contextmanager
-    def transaction(self) -> Iterator[SessionView]:
-        """Hold the lock while documents are saved; draw the manifest anew when they are."""
-        with self._locked():
-            reading = self._begin()
-            self._report_changes(reading)
-            yield reading
-            with _only_shown(self.prefix + paths.MANIFEST):
-                self._write_manifest(reading, reading.manifest.value)
+    def running(self) -> Iterator[None]:
+        """Render the manifest at most once a second until the end, and then once more if it is behind."""
+        before, self._run = self._run, _RunState()
+        try:
+            yield
+        finally:
+            self._run = before
+            self.flush_derived()
 
-    def _report_changes(self, reading: SessionView) -> None:
-        """Name what the manifest shows and is not so, before it is drawn anew: a person may have meant something."""
-        with _only_shown(reading.manifest.key):
-            if reading.manifest.parsed.derived_edited:
-                _report(reading.manifest.derived_mismatches(derived_manifest(summarize(reading))))
+    def flush_derived(self) -> None:
+        """Render the manifest if saves of a run left it behind."""
+        if self.is_manifest_behind and self.is_in_place:
+            with suppress(HaythamError, OSError), self.transaction() as changes:
+                changes.refresh_manifest()
+            self.is_manifest_behind = False
+
+    def next_save_counter(self, view: SessionView) -> int:
+        """Return the number of the next save; during a run the checkpoints are read for it only once."""
+        if self._run is None:
+            return view.save_counter() + 1
+        self._run.save_counter = (self._run.save_counter or view.save_counter()) + 1
+        return self._run.save_counter
+
+    def remember_output(self, view: SessionView, phase: Phase, agent: str) -> None:
+        """Cache what a plan needs of an output that was just written, so that its text is not read for that."""
+        facts = view.output_facts(phase).get(agent)
+        if facts is not None:
+            self._documents.output_facts(view.phase_prefix(phase) + paths.output_file(agent), lambda: facts)
+
+    # Internals.
 
     def complete_pending_restore(self) -> None:
-        """Finish what a killed restore or merge left half done; every opening of a session comes by here."""
+        """Finish what a killed restore or merge left half done; every opening of a session does this."""
         if has_pending(self.store, self.prefix):
             with self._locked():
                 for path in complete_pending(self.store, self.prefix):
@@ -305,12 +316,11 @@ class Session:
     def _locked(self) -> AbstractContextManager[None]:
         return self.store.lock(paths.session_lock(self.project_id, self.session_id))
 
-    def _begin(self) -> SessionView:
-        """Read the session to save something in it; the first time, sweep what a crash left in its folders."""
-        reading = self.read()
+    def _sweep_once(self, view: SessionView) -> None:
+        """Remove what a crash left in the session's folders, before the first save."""
         if not self._is_swept:
-            self._prepare(phase for phase in reading.phases if self.store.has_folder(reading.phase_prefix(phase)))
-        return reading
+            present = set(self.store.folders(self.prefix))
+            self._prepare(phase for phase in view.phases if paths.phase_folder(phase) in present)
 
     def _prepare(self, phases: Iterable[Phase]) -> None:
         for folder in ("", *(f"{paths.phase_folder(phase)}/" for phase in phases)):
@@ -318,108 +328,156 @@ class Session:
         self._is_swept = True
 
     def _copy_workflow(self, source: WorkflowFiles) -> None:
-        """Keep the workflow with the project, so that a session goes on with the one it began with."""
+        """Copy the workflow to the project, so that a session goes on with the one it began with."""
+        require_agents(source)
         folder = paths.workflow_prefix(self.project_id, source.digest)
-        there = self.store.keys(folder)
-        missing = [name for name in source.files if folder + name not in there]
-        if not missing:
+        present = self.store.keys(folder)
+        absent = [name for name in source.files if folder + name not in present]
+        if not absent:
             return
         with self.store.lock(self.project_id):
-            for above in sorted({f"{folder}{name}".rpartition("/")[0] for name in missing}):
+            for above in sorted({f"{folder}{name}".rpartition("/")[0] for name in absent}):
                 self.store.ensure_folder(f"{above}/")
-            for name in missing:
+            for name in absent:
                 self.store.write(folder + name, source.files[name])
 
     def _write_first_manifest(self, source: WorkflowFiles, phases: tuple[Phase, ...], facts: Value) -> None:
-        value = {
-            "workflow": source.digest,
-            "phases": source.workflow.digest,
-            "origin": source.origin,
-            "session_id": self.session_id,
-            "project_id": self.project_id,
+        value = SessionManifest(
+            workflow=source.digest,
+            phases=source.workflow.digest,
+            origin=source.origin,
+            session_id=self.session_id,
+            project_id=self.project_id,
+            created=clock.now(),
             **facts,
-            "created": clock.now(),
-        }
+        )
         shown = derived_manifest(Summary(value, phases, {}, {}))
-        self._shelf.write("session_manifest", self.prefix + paths.MANIFEST, value, shown=shown, over=None)
+        self._documents.write(SessionManifest, self.prefix + paths.MANIFEST, value, shown=shown, over=None)
 
     def _refuse_leftovers(self) -> None:
-        """Refuse to make a session where the documents of one lie whose manifest is lost."""
-        left = self.store.keys(self.prefix)
-        if left:
+        """Refuse to create a session where documents of one lie whose manifest is lost."""
+        if self.store.keys(self.prefix):
             key = self.prefix + paths.MANIFEST
             raise NotFound("the manifest of the session that lies here", key, "haytham doctor rebuilds it")
 
-    def _check_same(self, there: Mapping[str, Any], wanted: Value) -> None:
-        for name, value in wanted.items():
-            if there[name] != value:
+    def _check_same(self, manifest: SessionManifest, facts: Value) -> None:
+        for name, value in facts.items():
+            if getattr(manifest, name) != value:
                 what = f"session {self.session_id!r} is there already with another {name.replace('_', ' ')}"
-                raise InvalidArgument(what, value, repr(there[name]))
-
-    def _write_manifest(self, reading: SessionView, value: Mapping[str, Any]) -> None:
-        """Store the manifest over the one that was read, unless that says and shows just this."""
-        shown = derived_manifest(summarize(reading, value))
-        over = reading.manifest
-        if dict(value) == dict(over.value) and not over.problems and not over.derived_mismatches(shown):
-            return
-        key = self.prefix + paths.MANIFEST
-        self.write(reading, "session_manifest", key, value, shown=shown, over=reading.manifest)
-
-    def write_checkpoint(self, reading: SessionView, phase: Phase, value: Mapping[str, Any]) -> None:
-        """Store a phase's own record over the one that was read, and draw what it shows."""
-        key = reading.phase_prefix(phase) + paths.CHECKPOINT
-        there = reading.checkpoint(phase)
-        if there is not None and not there.faults and there.parsed.derived_edited:
-            _report(there.derived_mismatches(derived_checkpoint(there.value, reading.phases)))
-        self.write(reading, "checkpoint", key, value, shown=derived_checkpoint(value, reading.phases), over=there)
-
-    def _redraw_checkpoint(
-        self, reading: SessionView, phase: Phase, output: Value, before: Mapping[str, Any] | None
-    ) -> Mapping[str, Any] | None:
-        """Let the checkpoint show what an agent's file says now; return what it says, None where it cannot be drawn."""
-        drawn: Mapping[str, Any] | None = None
-        with _only_shown(reading.phase_prefix(phase) + paths.CHECKPOINT):
-            there = reading.checkpoint(phase)
-            if there is not None:
-                value = {**there.value, "ledger": derived.update_rows(there.value["ledger"], output, before)}
-                if value["ledger"] != there.value["ledger"]:
-                    self.write_checkpoint(reading, phase, value)
-                drawn = value
-        return drawn
-
-    def write(  # noqa: PLR0913 - a document, and what it is written over
-        self,
-        reading: SessionView,
-        kind: str,
-        key: str,
-        value: Mapping[str, Any],
-        *,
-        shown: Mapping[str, Any],
-        over: StoredDocument | None,
-    ) -> None:
-        """Store a document over the one that was read; one that cannot be read is never written over."""
-        if over is not None and (over.faults or over.unknown_text):
-            raise InvalidDocument(over.faults or over.unknown_text)
-        reading.cache(self._shelf.write(kind, key, value, shown=shown, over=over))
+                raise InvalidArgument(what, value, repr(getattr(manifest, name)))
 
 
-def _is_refused(reading: SessionView, phase: Phase, decision: Decision) -> bool:
+class _RunState:
+    """What a session remembers during a run: when its manifest was rendered last, and its save counter."""
+
+    def __init__(self) -> None:
+        self.save_counter: int | None = None
+        self.plan: SessionPlan | None = None
+        self._rendered_at = clock.monotonic()
+
+    def is_due(self) -> bool:
+        """Return whether the manifest may be rendered again; it counts as rendered from now on."""
+        if clock.monotonic() - self._rendered_at < _DERIVED_INTERVAL:
+            return False
+        self._rendered_at = clock.monotonic()
+        return True
+
+
+def _is_manifest_behind(view: SessionView) -> bool:
+    return bool(view.manifest.problems or view.manifest.derived_mismatches(derived_manifest(summarize(view))))
+
+
+def _is_refused(view: SessionView, phase: Phase, decision: Decision) -> bool:
     """Return whether a rule refuses a decision, or a document that cannot be read keeps anybody from telling."""
     try:
-        return approval_problem(SessionPlan(reading).phase(phase.number).state, decision) is not None
+        return approval_problem(SessionPlan(view).phase(phase.number).state, decision) is not None
     except InvalidDocument:
         return True
 
 
-def _report(problems: list[Problem]) -> None:
-    for problem in problems:
-        log.warning("%s", problem)
+def write_attributes(store: object) -> None:
+    """Write `.gitattributes` of a workspace, if its store is a folder that has none."""
+    write_setting = getattr(store, "write_setting", None)
+    if write_setting is not None:
+        write_setting("gitattributes", _GIT_ATTRIBUTES)
 
 
-@contextmanager
-def _only_shown(key: str) -> Iterator[None]:
-    """What goes wrong in here leaves a shown copy behind the truth, and no more: a warning."""
+# Documents that lost their place.
+
+
+def orphaned_files(view: SessionView, phases: tuple[Phase, ...], keys: list[str]) -> list[str]:
+    """Return the documents of phases that a new workflow does not have, or of agents that its phases do not have."""
+    owned = {paths.phase_folder(phase): phase for phase in phases}
+    names = {(phase.number, phase.name, phase.slug) for phase in phases}
+    shared = {paths.phase_folder(phase) for phase in view.phases if (phase.number, phase.name, phase.slug) in names}
+    orphans = []
+    for name in (key.removeprefix(view.prefix) for key in keys):
+        folder, _, rest = name.partition("/")
+        agents = paths.output_agents([rest]) if "/" not in rest else []
+        is_lost = folder in owned and any(agent not in owned[folder].agents for agent in agents)
+        if folder.startswith("phase_") and (folder not in shared or is_lost):
+            orphans.append(name)
+    return orphans
+
+
+def quarantine(changes: Transaction, names: list[str]) -> list[str]:
+    """Move documents to a new folder of `set_aside/`; return what is where."""
+    prefix = changes.view.prefix
+    aside = paths.next_set_aside(changes.store.keys(prefix + paths.SET_ASIDE))
+    for name in names:
+        changes.put(f"{prefix}{aside}{name}", changes.store.read(prefix + name), expect=ABSENT)
+        changes.delete(prefix + name)
+    folders = {name.partition("/")[0] for name in names}
+    return [f"set aside: {folder}, now in {aside}{folder}" for folder in sorted(folders)]
+
+
+def quarantine_reply(session: SessionDocuments, number: int, agent: str, text: str) -> str:
+    """Store a reply that could not be stored in its place; return its key.
+
+    It goes to the session; if that is gone, to its project or to the workspace.
+    """
+    store, home = session.store, _home(session)
+    folder = _phase_folder(session, number)
+    if home != session.prefix:
+        folder = f"{session.session_id}/{folder}"
+    with store.lock(paths.session_lock(session.project_id, session.session_id)):
+        aside = paths.next_set_aside([f"/{key}" for key in store.keys(home + paths.SET_ASIDE)])
+        key = f"{home}{aside}{folder}/{paths.output_file(agent)}"
+        store.write(key, text.encode(), expect=ABSENT)
+    return key
+
+
+def _home(session: SessionDocuments) -> str:
+    """Return the folder to store something in: of the session, else of its project, else of the workspace."""
+    folders = (session.prefix, f"{session.project_id}/")
+    return next((folder for folder in folders if session.store.has_folder(folder)), "")
+
+
+def _phase_folder(session: SessionDocuments, number: int) -> str:
     try:
-        yield
-    except (HaythamError, OSError) as error:
-        log.warning("%s could not be drawn anew and may show what was: %s", key, error)
+        return paths.phase_folder(session.read().phase(number))
+    except (HaythamError, OSError):  # nothing says what the phase is called
+        return f"phase_{number}"
+
+
+def find_renamed(documents: DocumentRepository, project_id: str, session_id: str) -> str | None:
+    """Return the only session folder whose manifest has these ids, whatever its name; None if there is no such one."""
+    ids = (project_id, session_id)
+    prefixes = [prefix for prefix in _session_prefixes(documents.store) if _ids(documents, prefix) == ids]
+    return prefixes[0] if len(prefixes) == 1 else None
+
+
+def _session_prefixes(store: SessionStore) -> Iterator[str]:
+    """Yield the folders of all sessions of all projects, without names that no key can have."""
+    for project in store.folders():
+        with suppress(InvalidArgument):
+            yield from (paths.session_prefix(project, name) for name in store.folders(paths.sessions_prefix(project)))
+
+
+def _ids(documents: DocumentRepository, prefix: str) -> tuple[str, str] | None:
+    """Return the ids of project and session that a manifest says; None if it cannot be read."""
+    try:
+        manifest = documents.read(SessionManifest, prefix + paths.MANIFEST).value
+    except (HaythamError, OSError):
+        return None
+    return manifest.project_id, manifest.session_id

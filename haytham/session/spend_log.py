@@ -9,21 +9,23 @@ part of it that the settlement does not tell.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.errors import Problem
+from haytham.logs import Line, LogKind, parse_line, read_from, read_log
 from haytham.session import paths
 from haytham.session.derived import row_tokens
 from haytham.usage import Usage, UsageTotal, sum_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
+    from haytham.session.models import LedgerRow
     from haytham.storage.base import Store
 
-Line = dict[str, Any]
 REPORTED = "reported"
 _MOST = 10**15
 _REPORTED_COLUMNS = ("tokens", "input_tokens", "output_tokens", "cost", "seconds")
@@ -76,36 +78,82 @@ class BudgetDenial:
     max_tokens: int | None
 
 
-@dataclass(frozen=True)
-class SpendSummary:
-    """All that a spend file says: calls in order, what a fork brought with it, and calls refused in the last run.
+@dataclass
+class SpendState:
+    """What a spend file says so far: sums of settled calls, and the calls that are open or reported by a program."""
 
-    `unreadable` are the lines that say nothing, and are not merely cut off by a crash: what they said is missing.
-    """
-
-    calls: tuple[CallRecord, ...] = ()
+    sums: dict[tuple[int, str, int], UsageTotal] = field(default_factory=dict)
+    settled: UsageTotal = field(default_factory=UsageTotal)
+    counted_as_reserved: UsageTotal = field(default_factory=UsageTotal)
+    calls: dict[str, CallRecord] = field(default_factory=dict)
     inherited: UsageTotal = field(default_factory=UsageTotal)
     refused: tuple[BudgetDenial, ...] = ()
-    unreadable: tuple[int, ...] = ()
+
+
+class SpendSummary:
+    """All that a spend file says: calls in order, what a fork inherited, and calls refused in the last run.
+
+    Of a long file only the sums are at hand: `calls` reads it again. `unreadable` are the lines that cannot be read and
+    were not merely cut off by a crash: what they said is missing.
+    """
+
+    def __init__(
+        self,
+        calls: tuple[CallRecord, ...] = (),
+        inherited: UsageTotal | None = None,
+        refused: tuple[BudgetDenial, ...] = (),
+        unreadable: tuple[int, ...] = (),
+    ) -> None:
+        self.inherited = inherited or UsageTotal()
+        self.refused, self.unreadable = refused, unreadable
+        self._calls: Callable[[], tuple[CallRecord, ...]] = lambda: calls
+        self._state = _condensed(calls)
+
+    @classmethod
+    def of_state(cls, state: SpendState, calls: Callable[[], tuple[CallRecord, ...]]) -> SpendSummary:
+        """Return the summary of a file that was read before, up to some lines."""
+        summary = cls((), state.inherited, state.refused)
+        summary._calls, summary._state = calls, replace(state, sums=dict(state.sums), calls=dict(state.calls))
+        return summary
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SpendSummary) and self._facts() == other._facts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _facts(self) -> tuple[object, ...]:
+        return self.calls, self.inherited, self.refused, self.unreadable
+
+    @cached_property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """Return all calls, in order."""
+        return self._calls()
 
     def costs(self, phase: int, attempt: int) -> dict[str, float | None]:
-        """What each agent that was called in an attempt at a phase has cost, as far as known; None where nothing is."""
-        found: dict[str, list[Usage]] = {}
-        for call in self.calls:
+        """Return what each agent that was called in an attempt at a phase has cost, as far as known."""
+        sums = {key[1]: total for key, total in self._state.sums.items() if (key[0], key[2]) == (phase, attempt)}
+        for call in self._state.calls.values():
             if (call.phase, call.attempt) == (phase, attempt):
-                found.setdefault(call.agent, []).append(call.amount)
-        sums = {agent: sum_usage(amounts) for agent, amounts in found.items()}
-        return {agent: one.known_cost for agent, one in sums.items()}
+                sums[call.agent] = sums.get(call.agent, UsageTotal()).add(call.amount)
+        return {agent: total.known_cost for agent, total in sums.items()}
 
-    @property
+    @cached_property
     def total(self) -> UsageTotal:
-        """All that counts against a limit."""
-        return self.inherited + sum_usage(call.amount for call in self.calls)
+        """Return all that counts against a limit."""
+        return self.inherited + self._state.settled + sum_usage(call.amount for call in self._state.calls.values())
 
     @property
     def counted_as_reserved(self) -> UsageTotal:
         """Return the sum of the settled calls of unknown cost that count at the price they were reserved at."""
-        return sum_usage(call.amount for call in self.calls if call.is_price_assumed)
+        return self._state.counted_as_reserved
+
+    def known_call(self, phase: int, agent: str, attempt: int) -> CallRecord | None:
+        """Return a call of an agent in an attempt: one of a run, else one that a program reported, else None."""
+        key = (phase, agent, attempt)
+        if key in self._state.sums:
+            return CallRecord("", phase, agent, attempt, "", Usage(), outcome="settled")
+        own = [call for call in self._state.calls.values() if _key(call) == key]
+        return next((call for call in own if call.outcome != REPORTED), own[-1] if own else None)
 
 
 class SpendLog:
@@ -115,17 +163,21 @@ class SpendLog:
         self._store, self._key = store, prefix + paths.SPEND
 
     def read(self) -> SpendSummary:
-        """What was spent; a line that a crash cut off counts for nothing, as its call was not made yet."""
-        try:
-            lines = self._store.read(self._key).split(b"\n")
-        except FileNotFoundError:
-            return SpendSummary()
-        read = [_read(line) for line in lines]
-        lost = tuple(at for at, line in enumerate(lines, start=1) if read[at - 1] is None and not _is_cut(line))
-        return replace(_account([line for line in read if line is not None]), unreadable=lost)
+        """Return what was spent; only lines that were not there at the last look are read."""
+        state = read_log(self._store, self._key, _SPEND)
+        return self._read_all() if state is None else SpendSummary.of_state(state, lambda: self._read_all().calls)
+
+    def _read_all(self) -> SpendSummary:
+        """Read the whole file; a line that a crash cut off counts for nothing, as its call was not made yet."""
+        lines = read_from(self._store, self._key, 0).split(b"\n")
+        parsed = [parse_line(line) for line in lines]
+        lost = tuple(at for at, line in enumerate(lines, start=1) if parsed[at - 1] is None and not _is_cut(line))
+        state = SpendState()
+        _account(state, [line for line in parsed if line is not None])
+        return SpendSummary(tuple(state.calls.values()), state.inherited, state.refused, lost)
 
     def problems(self) -> list[Problem]:
-        """The lines that cannot be read: until they are mended nobody can say what is left of a budget."""
+        """Return the lines that cannot be read: until they are mended nobody can say what is left of a budget."""
         message = "cannot be read, so that what was spent is not known; mend the line, or take it out"
         return [Problem(message, line, file=self._key) for line in self.read().unreadable]
 
@@ -146,18 +198,18 @@ class SpendLog:
         amount = {"tokens": refused.estimate.tokens, "cost": refused.estimate.cost}
         self._append("refused", phase=phase, agent=agent, **amount, **facts)
 
-    def report(self, phase: int, attempt: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    def report(self, phase: int, attempt: int, rows: Iterable[LedgerRow]) -> None:
         """Say what agents took that a program called, by the rows of a checkpoint, where that is news.
 
         A row replaces what was reported before, but for what it does not tell. Calls of a run count by themselves.
         """
-        known = {(call.phase, call.agent, call.attempt): call for call in self.read().calls}
+        summary = self.read()
         for row in rows:
-            before = known.get((phase, row["agent_name"], attempt))
+            before = summary.known_call(phase, row.agent_name, attempt)
             facts = _reported_facts(row, before)
             is_counted = before is not None and before.outcome != REPORTED
-            if facts and not is_counted and facts != _reported_facts({}, before):
-                self._append(REPORTED, phase=phase, agent=row["agent_name"], attempt=attempt, **facts)
+            if facts and not is_counted and facts != _reported_facts(None, before):
+                self._append(REPORTED, phase=phase, agent=row.agent_name, attempt=attempt, **facts)
 
     def start_run(self) -> None:
         """Say that a run begins, where calls were refused in the one before it: they will be asked for again."""
@@ -169,14 +221,16 @@ class SpendLog:
 
 
 def inherited_entry(session_id: str, total: UsageTotal) -> bytes:
-    """The first line of a fork: what was spent before it, which it does not get back."""
+    """Return the first line of a fork's spend log: what was spent before it."""
     sums = {"tokens": total.tokens, "cost": total.cost, "unknown": total.unknown, "calls": total.calls}
     return _line("inherited", {"session": session_id, **sums})
 
 
-def _reported_facts(row: Mapping[str, Any], before: CallRecord | None) -> Line:
+def _reported_facts(row: LedgerRow | None, before: CallRecord | None) -> Line:
     """Return what is known of an agent: as its row says, else as it was reported before; empty where nothing is."""
-    given = {**row, "tokens": row_tokens(row) if row else None, "seconds": row.get("duration")}
+    given: Line = {}
+    if row is not None:
+        given = {**row.to_value(), "tokens": row_tokens(row), "seconds": row.duration}
     earlier: Line = {}
     if before is not None and before.settled is not None:
         counts = {name: getattr(before, name) for name in ("input_tokens", "output_tokens", "seconds")}
@@ -190,43 +244,102 @@ def _line(event: str, facts: Line) -> bytes:
     return json.dumps({"time": clock.now(), "event": event, **facts}, allow_nan=False).encode() + b"\n"
 
 
-def _read(line: bytes) -> Line | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
 def _is_cut(line: bytes) -> bool:
     """Whether a line is nothing, or the beginning of one: a crash leaves those."""
     return not line.strip() or (line.startswith(b'{"time"') and not line.endswith(b"}"))
 
 
-def _account(lines: list[Line]) -> SpendSummary:
-    calls: dict[str, CallRecord] = {}
-    account = SpendSummary()
+def _account(state: SpendState, lines: Iterable[Line]) -> None:
+    """Add lines to a state, every call by itself."""
+    calls = state.calls
+    counted = {*state.sums, *(_key(call) for call in calls.values() if call.outcome != REPORTED)}
     for line in lines:
         match line.get("event"):
             case "reserved":
                 call = _reserved(line)
                 calls[call.id] = call
+                counted.add(_key(call))
             case "settled" if str(line.get("call")) in calls:
                 calls[str(line["call"])] = _settled(calls[str(line["call"])], line)
             case "reported":
                 call = _reported(line)
-                if not any(_is_counted_before(one, call) for one in calls.values()):
+                if _key(call) not in counted:
                     calls[call.id] = call
             case "inherited":
-                sums = UsageTotal(
-                    _whole(line, "tokens"), _cost(line) or 0.0, _whole(line, "unknown"), _whole(line, "calls")
-                )
-                account = replace(account, inherited=sums)
+                unknown, made = _whole(line, "unknown"), _whole(line, "calls")
+                state.inherited = UsageTotal(_whole(line, "tokens"), _cost(line) or 0.0, unknown, made)
             case "refused":
-                account = replace(account, refused=(*account.refused, _refusal(line)))
+                state.refused = (*state.refused, _refusal(line))
             case "begun":
-                account = replace(account, refused=())
-    return replace(account, calls=tuple(calls.values()))
+                state.refused = ()
+
+
+def _fold(state: SpendState, lines: list[bytes]) -> bool:
+    """Add lines to a state, and sum the calls that are settled; return False if a line cannot be read."""
+    parsed = [parse_line(line) for line in lines]
+    if any(value is None and not _is_cut(line) for value, line in zip(parsed, lines, strict=True)):
+        return False
+    _account(state, [line for line in parsed if line is not None])
+    new = _condensed(state.calls.values())
+    for key, total in new.sums.items():
+        state.sums[key] = state.sums.get(key, UsageTotal()) + total
+    state.settled += new.settled
+    state.counted_as_reserved += new.counted_as_reserved
+    state.calls = new.calls
+    return True
+
+
+def _condensed(calls: Iterable[CallRecord]) -> SpendState:
+    """Return a state in which the settled calls of runs are summed by phase, agent and attempt."""
+    amounts: dict[tuple[int, str, int], list[Usage]] = {}
+    state, assumed = SpendState(), []
+    for call in calls:
+        if call.is_price_assumed:
+            assumed.append(call.amount)
+        if call.settled is None or call.outcome == REPORTED:
+            state.calls[call.id] = call
+        else:
+            amounts.setdefault(_key(call), []).append(call.amount)
+    state.sums = {key: sum_usage(usages) for key, usages in amounts.items()}
+    state.settled = sum_usage(usage for usages in amounts.values() for usage in usages)
+    state.counted_as_reserved = sum_usage(assumed)
+    return state
+
+
+def _key(call: CallRecord) -> tuple[int, str, int]:
+    return call.phase, call.agent, call.attempt
+
+
+def _encode(state: SpendState) -> Any:
+    return {
+        "sums": [[*key, asdict(total)] for key, total in state.sums.items()],
+        "settled": asdict(state.settled),
+        "counted_as_reserved": asdict(state.counted_as_reserved),
+        "calls": [asdict(call) for call in state.calls.values()],
+        "inherited": asdict(state.inherited),
+        "refused": [asdict(denial) for denial in state.refused],
+    }
+
+
+def _decode(facts: Any) -> SpendState:
+    calls = [_decode_call(call) for call in facts["calls"]]
+    denials = ({**denial, "estimate": Usage(**denial["estimate"])} for denial in facts["refused"])
+    return SpendState(
+        {(phase, agent, attempt): UsageTotal(**total) for phase, agent, attempt, total in facts["sums"]},
+        UsageTotal(**facts["settled"]),
+        UsageTotal(**facts["counted_as_reserved"]),
+        {call.id: call for call in calls},
+        UsageTotal(**facts["inherited"]),
+        tuple(BudgetDenial(**denial) for denial in denials),
+    )
+
+
+def _decode_call(facts: Any) -> CallRecord:
+    settled = None if facts["settled"] is None else Usage(**facts["settled"])
+    return CallRecord(**{**facts, "reserved": Usage(**facts["reserved"]), "settled": settled})
+
+
+_SPEND = LogKind("spend-1", SpendState, _fold, _encode, _decode)
 
 
 def _refusal(line: Line) -> BudgetDenial:
@@ -248,12 +361,6 @@ def _reported(line: Line) -> CallRecord:
     call = replace(_reserved(line), reserved=Usage(cost=None))
     settled = _settled(call, {**line, "outcome": REPORTED})
     return replace(settled, id=f"{REPORTED} {call.phase} {call.agent} {call.attempt}")
-
-
-def _is_counted_before(call: CallRecord, reported: CallRecord) -> bool:
-    """Return whether a call of a run is of the phase, agent and attempt that a report is about."""
-    about = (call.phase, call.agent, call.attempt) == (reported.phase, reported.agent, reported.attempt)
-    return about and call.outcome != REPORTED
 
 
 def _settled(call: CallRecord, line: Line) -> CallRecord:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument, short_repr
-from haytham.markdown.check import non_json_values, validate
-from haytham.markdown.schema import load_schema
+from haytham.markdown.schema import document_faults, load_schema
 from haytham.session import paths
+from haytham.session.models import SessionState
+from haytham.validation import non_json_values
 
 if TYPE_CHECKING:
-    from haytham.session.session import Session
+    from haytham.session.changes import Transaction
     from haytham.session.view import SessionView
 
 State = dict[str, Any]
@@ -42,30 +43,24 @@ class InvalidState(InvalidArgument):
         HaythamError.__init__(self, f"state: {field + ': ' if field else ''}{fault}")
 
 
-def read_state(session: Session) -> State:
-    """The state of a session, EMPTY before it was first changed; InvalidDocument where it cannot be read."""
-    return _state_in(session.read())
+def read_state(view: SessionView) -> State:
+    """Return the state of a session, EMPTY before it was first changed; InvalidDocument if it cannot be read."""
+    document = view.state()
+    return deepcopy(dict(EMPTY)) if document is None else unflatten(document.value.to_value())
 
 
-def change_state(session: Session, changes: Mapping[str, Any]) -> State:
-    """Merge changes into the state of a session; the state then. Nothing is written where nothing changes."""
-    with session.store.lock(paths.session_lock(session.project_id, session.session_id)):
-        before = read_state(session)
-        after = merge_patch(before, changes)
-        if not is_same(before, after):
-            with session.transaction() as reading:
-                value = {_SAVED_AT: clock.now(), **flatten(after)}
-                session.write(reading, "state", session.prefix + paths.STATE, value, shown={}, over=reading.state())
-        return after
-
-
-def _state_in(reading: SessionView) -> State:
-    found = reading.state()
-    return deepcopy(dict(EMPTY)) if found is None else unflatten(found.value)
+def change_state(changes: Transaction, patch: Mapping[str, Any]) -> State:
+    """Merge a patch into the state of a session; return the new state. If nothing changes, nothing is written."""
+    before = read_state(changes.view)
+    after = merge_patch(before, patch)
+    if not is_same(before, after):
+        value, key = {_SAVED_AT: clock.now(), **flatten(after)}, changes.view.prefix + paths.STATE
+        changes.write(SessionState, key, value, shown={}, over=changes.view.state())
+    return after
 
 
 def unflatten(value: Mapping[str, Any]) -> State:
-    """The state that a document of its kind holds; the caller's own copy."""
+    """Return the state of a document as the caller's own copy."""
     state: State = {}
     for path, content in value.items():
         if path == _SAVED_AT:
@@ -79,7 +74,7 @@ def unflatten(value: Mapping[str, Any]) -> State:
 
 
 def flatten(state: Mapping[str, Any]) -> State:
-    """The value of the document that holds a state, but for when it was saved; the reverse of `nested`."""
+    """Return the fields of the document of a state, without its time; the reverse of `unflatten`."""
     value: State = {}
     for group, content in state.items():
         if isinstance(EMPTY[group], Mapping):
@@ -90,14 +85,14 @@ def flatten(state: Mapping[str, Any]) -> State:
 
 
 def merge_patch(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
-    """A state with changes to it, by the rules of JSON merge patch.
+    """Return a state with changes to it, by the rules of JSON merge patch.
 
     Maps merge by key, null takes a key out of a map and empties a field, all else replaces. InvalidState, which is an
     InvalidArgument, where that makes no state; what was given stays as it is.
     """
     _check_names(changes)
     after = _whole(_merged(state, changes))
-    for field, fault in validate(load_schema("state"), flatten(after)):
+    for field, fault in document_faults(load_schema("state"), flatten(after)):
         raise InvalidState(field, fault)
     return after
 
@@ -129,7 +124,7 @@ def _check_known(group: str, found: Any, known: Mapping[str, Any]) -> None:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """A value with a merge patch applied to it."""
+    """Return a value with a merge patch applied to it."""
     if not isinstance(patch, Mapping):
         return deepcopy(patch)
     kept = {name: deepcopy(value) for name, value in target.items()} if isinstance(target, Mapping) else {}
@@ -142,7 +137,7 @@ def _merged(target: Any, patch: Any) -> Any:
 
 
 def _whole(state: Mapping[str, Any]) -> State:
-    """A state with every field that was taken out as it is before anything was saved."""
+    """Return a state in which every removed field has its default again."""
     whole = deepcopy(dict(EMPTY))
     for group, content in state.items():
         whole[group] = {**whole[group], **content} if isinstance(content, Mapping) else content

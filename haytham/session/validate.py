@@ -17,8 +17,9 @@ from haytham.errors import HaythamError, InvalidDocument, Problem
 from haytham.session import paths
 from haytham.session.derived import derived_feedback, derived_manifest, derived_output
 from haytham.session.documents import DocumentRepository
+from haytham.session.models import MODELS
 from haytham.session.plan import summarize
-from haytham.session.session import Session
+from haytham.session.session import SessionDocuments
 from haytham.session.spend_log import SpendLog
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def validate_tree(store: SessionStore, prefix: str = "") -> ValidationReport:
 
 
 def history_folders(store: SessionStore) -> list[str]:
-    """The folders among the projects that workflows there name for their histories (`storage_path`)."""
+    """Return the folders among the projects that workflows there name for their histories (`storage_path`)."""
     base = getattr(store, "base", None)
     if base is None:
         return []
@@ -71,7 +72,7 @@ def history_folders(store: SessionStore) -> list[str]:
 
 
 def _policies(store: SessionStore) -> Iterator[SnapshotPolicy]:
-    """What the workflows of all projects say of their histories; one that cannot be read is told where it stands."""
+    """Return the snapshot policies of all projects; a workflow that cannot be read is reported elsewhere."""
     for project in store.folders():
         with suppress(HaythamError, OSError):
             keys = [key for key in store.keys(f"{project}/workflows/", depth=2) if key.endswith(f"/{FILE}")]
@@ -87,14 +88,14 @@ def is_history(key: str, folders: list[str]) -> bool:
 
 
 def _top(prefix: str) -> str:
-    """The folder of the session that a prefix lies in, else of the project, else all."""
+    """Return the folder of the session that contains a prefix, else of the project, else the root."""
     parts = prefix.split("/")
     depth = 3 if len(parts) > 3 and parts[1] == "sessions" else 1  # noqa: PLR2004 - project, "sessions", session
     return "/".join(parts[:depth]) + "/" if len(parts) > depth else ""
 
 
 def schema_for_path(key: str) -> str | None:
-    """The kind of document that stands at a key, by its place alone; None where none does."""
+    """Return the kind of document at a key, by its path alone, or None."""
     match key.split("/"):
         case [_, paths.PROJECT]:
             return "project"
@@ -108,7 +109,7 @@ def schema_for_path(key: str) -> str | None:
 
 
 def _kind_in_phase(rest: list[str]) -> str | None:
-    """The kind of a document in a phase's folder; an earlier attempt has the same places."""
+    """Return the kind of a document in a phase's folder; an earlier attempt has the same places."""
     if rest[0] == "attempts":
         return _kind_in_phase(rest[2:]) if len(rest) > 2 and rest[1].isdecimal() else None  # noqa: PLR2004
     match rest:
@@ -130,18 +131,18 @@ def _document_problems(store: SessionStore, key: str, kind: str | None) -> list[
 
 
 def _own_problems(store: SessionStore, kind: str, key: str) -> Iterable[Problem]:
-    found = DocumentRepository(store).find(kind, key)
+    found = DocumentRepository(store).find(MODELS[kind], key)
     if found is None:
         return [Problem("went away while it was read", file=key)]
     if kind == "project" and not found.faults and found.content_conflicts():
         return [*found.problems, *found.content_conflicts()]
-    if kind == "project" and not found.faults and found.value["project_id"] != key.partition("/")[0]:
+    if kind == "project" and not found.faults and found.parsed.value["project_id"] != key.partition("/")[0]:
         return [*found.problems, found.problem("names another project than its folder", "project_id")]
     return found.problems
 
 
 def _stray_problems(store: SessionStore, key: str) -> list[Problem]:
-    """A document of ours where none belongs, and what is no file at all; other files are a person's own."""
+    """Return problems of documents in a wrong place and of what is no file; other files are ignored."""
 
     def look() -> Iterator[Problem]:
         start, parts = store.read(key, limit=64), key.split("/")
@@ -162,11 +163,11 @@ def _session_problems(store: SessionStore, project_id: str, session_id: str) -> 
     prefix = paths.session_prefix(project_id, session_id)
     if prefix + paths.MANIFEST not in store.keys(prefix, depth=1):
         return [Problem("is not there; haytham doctor rebuilds it", file=prefix + paths.MANIFEST)]
-    return _told(prefix, lambda: _cross_problems(store, Session(store, project_id, session_id).read()))
+    return _told(prefix, lambda: _cross_problems(store, SessionDocuments(store, project_id, session_id).read()))
 
 
 def _cross_problems(store: SessionStore, reading: SessionView) -> Iterator[Problem]:
-    """What a session's documents say of each other and do not agree on."""
+    """Return what the documents of a session contradict each other on."""
     reading.workflow_files()
     yield from SpendLog(store, reading.prefix).problems()
     foreign = "is a folder of no phase; rename it back, or move it out of the session"
@@ -220,7 +221,7 @@ def _output_problems(reading: SessionView, phase: Phase, agent: str) -> list[Pro
 
 
 def _told(key: str, look: Callable[[], Iterable[Problem]]) -> list[Problem]:
-    """What a look finds; where it cannot look, that is the problem."""
+    """Return the problems that a check finds; if it cannot run, that is the problem."""
     try:
         return list(look())
     except InvalidDocument as error:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.config.policy import BudgetLimits
 from haytham.config.workflow import FILE, Workflow, WorkflowFiles, parse_workflow, read_text, shipped_workflow
-from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, conflict_problems, short_repr
+from haytham.errors import (
+    InvalidArgument,
+    InvalidDocument,
+    NotFound,
+    Problem,
+    conflict_problems,
+    short_repr,
+)
 from haytham.session import paths
 from haytham.session.derived import (
     ConflictingDecision,
@@ -17,16 +24,27 @@ from haytham.session.derived import (
     derived_checkpoint,
     parse_decision,
 )
+from haytham.session.models import (
+    AgentOutput,
+    PhaseCheckpoint,
+    Project,
+    ReviewedRow,
+    SessionManifest,
+    SessionState,
+    TaskRecord,
+    UserFeedback,
+)
 from haytham.session.spend_log import BudgetDenial, SpendLog, SpendSummary
 from haytham.text import conflict_lines, text_digest
 from haytham.validation import matches_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from haytham.config.workflow import Phase
-    from haytham.session.derived import Decision, Value
-    from haytham.session.documents import DocumentRepository, StoredDocument
+    from haytham.session.derived import Decision
+    from haytham.session.documents import D, DocumentRepository, StoredDocument
+    from haytham.session.models import Document, OutputHeader
 
 
 @dataclass(frozen=True)
@@ -38,7 +56,7 @@ class ArchivedAttempt:
 
     texts: dict[str, str]
     presented: dict[str, str]
-    feedback: Mapping[str, Any] | None
+    feedback: UserFeedback | None
     revised: frozenset[str]
 
 
@@ -50,6 +68,7 @@ class OutputFacts:
     text: str
     agent_digest: str
     task: str | None
+    executed: str
 
 
 class SessionView:
@@ -58,12 +77,13 @@ class SessionView:
     def __init__(self, shelf: DocumentRepository, project_id: str, session_id: str, prefix: str) -> None:
         self.prefix = prefix
         self._shelf = shelf
-        self._found: dict[str, StoredDocument | None] = {}
-        self._heads: dict[str, StoredDocument | None] = {}
+        self._found: dict[str, StoredDocument[Any] | None] = {}
+        self._heads: dict[str, StoredDocument[OutputHeader] | None] = {}
         self._content: dict[int, dict[str, OutputFacts]] = {}
+        self._files: dict[str, dict[str, object | None]] = {}
         self._project = prefix.partition("/")[0]
         what = f"session {session_id!r} of project {project_id!r}"
-        self.manifest = shelf.read("session_manifest", self.prefix + paths.MANIFEST, what)
+        self.manifest = shelf.read(SessionManifest, self.prefix + paths.MANIFEST, what)
         check_location(self.manifest, "project_id", project_id)
         check_location(self.manifest, "session_id", session_id)
 
@@ -75,7 +95,7 @@ class SessionView:
             workflow = parse_workflow(self._shelf.store.read(key), file=key)
         except FileNotFoundError:
             workflow = self._shipped_copy().workflow
-        if workflow.digest != self.manifest.value["phases"]:
+        if workflow.digest != self.manifest.value.phases:
             message = f"{key} does not say what it said when this session was started; undo the change there"
             raise InvalidDocument([self.manifest.problem(message, "phases")])
         return workflow
@@ -84,41 +104,41 @@ class SessionView:
         """All files of the workflow the session runs on, agents included."""
         keys = self._shelf.store.keys(self._workflow_prefix)
         files = {key.removeprefix(self._workflow_prefix): self._shelf.store.read(key) for key in keys}
-        found = WorkflowFiles(self.manifest.value["origin"], files) if files else self._shipped_copy()
-        if found.digest != self.manifest.value["workflow"]:
+        found = WorkflowFiles(self.manifest.value.origin, files) if files else self._shipped_copy()
+        if found.digest != self.manifest.value.workflow:
             message = f"{self._workflow_prefix} does not hold what this session was started with; undo the change there"
             raise InvalidDocument([self.manifest.problem(message, "workflow")])
         return found
 
     def _shipped_copy(self) -> WorkflowFiles:
-        shipped = shipped_workflow(self.manifest.value["workflow_type"])
-        if shipped.digest != self.manifest.value["workflow"]:
+        shipped = shipped_workflow(self.manifest.value.workflow_type)
+        if shipped.digest != self.manifest.value.workflow:
             raise NotFound("the session's copy of its workflow", self._workflow_prefix + FILE)
         return shipped
 
     @property
     def _workflow_prefix(self) -> str:
-        return paths.workflow_prefix(self._project, self.manifest.value["workflow"])
+        return paths.workflow_prefix(self._project, self.manifest.value.workflow)
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
         """The phases of the session's mode."""
         try:
-            return self.workflow.mode_phases(self.manifest.value["execution_mode"])
+            return self.workflow.mode_phases(self.manifest.value.execution_mode)
         except InvalidArgument as error:
             raise InvalidDocument([self.manifest.problem(str(error), "execution_mode")]) from None
 
     def phase(self, number: Any) -> Phase:
-        """A phase of the mode by its number, which is a whole number and nothing else."""
+        """Return a phase of the mode by its number; InvalidArgument for anything else."""
         found = next((phase for phase in self.phases if type(number) is int and phase.number == number), None)
         if found is None:
             numbers = ", ".join(str(phase.number) for phase in self.phases)
-            mode = self.manifest.value["execution_mode"]
+            mode = self.manifest.value.execution_mode
             raise InvalidArgument("phase", number, f"{numbers}, the phases of a session in mode {mode}")
         return found
 
     def require_phase(self, number: Any) -> Phase:
-        """A phase of the mode that has its folder."""
+        """Return a phase of the mode that has its folder."""
         phase = self.phase(number)
         if not self._shelf.store.has_folder(self.phase_prefix(phase)):
             raise NotFound(
@@ -126,77 +146,90 @@ class SessionView:
             )
         return phase
 
-    def cache(self, document: StoredDocument) -> None:
-        """Take note of a document that was just written."""
-        self._found[document.key] = document
-        self._content.clear()
+    def cache(self, document: StoredDocument[Document]) -> None:
+        """Use a document that was just written."""
+        key = document.key
+        folder = key[: key.find("/", len(self.prefix)) + 1]
+        files = self._files.get(folder)
+        self.forget(key)
+        self._found[key] = document
+        if files is not None:
+            self._files[folder] = {**files, key.removeprefix(folder): None}
 
-    def evict(self, key: str) -> None:
-        """Take note that a document was moved away."""
-        self._found[key] = None
+    def forget(self, key: str) -> None:
+        """Read a file again when it is asked for: it was written or deleted."""
+        self._found.pop(key, None)
+        self._heads.pop(key, None)
         self._content.clear()
+        self._files.pop(key[: key.find("/", len(self.prefix)) + 1], None)
 
-    def _find(self, kind: str, key: str) -> StoredDocument | None:
+    def phase_files(self, phase: Phase) -> dict[str, object | None]:
+        """Return the change tokens of all files of a phase, by path in its folder; None for one that is unknown."""
+        prefix = self.phase_prefix(phase)
+        if prefix not in self._files:
+            versions = self._shelf.store.versions(prefix)
+            self._files[prefix] = {key.removeprefix(prefix): token for key, token in versions.items()}
+        return self._files[prefix]
+
+    def _find(self, model: type[D], key: str) -> StoredDocument[D] | None:
         if key not in self._found:
-            self._found[key] = self._shelf.find(kind, key)
+            self._found[key] = self._shelf.find(model, key)
         return self._found[key]
 
     def phase_prefix(self, phase: Phase) -> str:
-        """The prefix of a phase's documents."""
+        """Return the prefix of a phase's documents."""
         return f"{self.prefix}{paths.phase_folder(phase)}/"
 
-    def checkpoint(self, phase: Phase) -> StoredDocument | None:
-        """The phase's own record."""
-        found = self._find("checkpoint", self.phase_prefix(phase) + paths.CHECKPOINT)
+    def checkpoint(self, phase: Phase) -> StoredDocument[PhaseCheckpoint] | None:
+        """Return the checkpoint of a phase, or None."""
+        found = self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT)
         if found is not None and not found.faults:
             check_location(found, "phase", phase.number)
         return found
 
-    def output(self, phase: Phase, agent_name: str) -> StoredDocument | None:
-        """An agent's output, whole."""
-        found = self._find("agent_output", self.phase_prefix(phase) + paths.output_file(agent_name))
+    def output(self, phase: Phase, agent_name: str) -> StoredDocument[AgentOutput] | None:
+        """Return an agent's output with its text, or None."""
+        found = self._find(AgentOutput, self.phase_prefix(phase) + paths.output_file(agent_name))
         if found is not None and not found.faults:
             check_location(found, "agent", agent_name)
             check_location(found, "phase_number", phase.number)
         return found
 
-    def output_header(self, phase: Phase, agent_name: str) -> Mapping[str, Any] | None:
-        """What an agent's output says of itself, without its text; None where it is not there or not readable."""
+    def output_header(self, phase: Phase, agent_name: str) -> OutputHeader | None:
+        """Return an agent's output without its text; None if it is missing or cannot be read."""
         found = self._head(phase, agent_name)
         return None if found is None or found.faults else found.value
 
-    def _head(self, phase: Phase, agent_name: str) -> StoredDocument | None:
+    def _head(self, phase: Phase, agent_name: str) -> StoredDocument[OutputHeader] | None:
         key = self.phase_prefix(phase) + paths.output_file(agent_name)
         if key in self._found:
             return self._found[key]
         if key not in self._heads:
-            self._heads[key] = self._shelf.find_header("agent_output", key)
+            self._heads[key] = self._shelf.find_header(key)
         return self._heads[key]
 
-    def outputs(self, phase: Phase) -> dict[str, StoredDocument]:
-        """A phase's outputs by agent, whole; one that cannot be read is an error where its value is asked for."""
-        agents = self._output_agents(self.phase_prefix(phase))
-        found = {agent: self.output(phase, agent) for agent in agents}
+    def outputs(self, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
+        """Return the outputs of a phase by agent; one that cannot be read raises when its value is used."""
+        found = {agent: self.output(phase, agent) for agent in self.output_agents(phase)}
         return {agent: document for agent, document in found.items() if document is not None}
 
     def texts(self, phase: Phase) -> dict[str, str]:
-        """The texts of a phase's outputs, by agent; an output that cannot be read is an error."""
-        return {agent: document.value["text"] for agent, document in self.outputs(phase).items()}
+        """Return the texts of a phase by agent; InvalidDocument if one cannot be read."""
+        return {agent: document.value.text for agent, document in self.outputs(phase).items()}
 
     def output_facts(self, phase: Phase) -> dict[str, OutputFacts]:
-        """What a plan needs of a phase's outputs, by agent; a text is not read again while its file is the same."""
+        """Return what a plan needs of the outputs of a phase; a text is read again only if its file changed."""
         if phase.number not in self._content:
-            agents = self._output_agents(self.phase_prefix(phase))
-            facts = {agent: self._output_facts(phase, agent) for agent in agents}
+            facts = {agent: self._output_facts(phase, agent) for agent in self.output_agents(phase)}
             self._content[phase.number] = {agent: found for agent, found in facts.items() if found is not None}
         return self._content[phase.number]
 
-    def reviewed_content(self, phase: Phase) -> list[Value]:
-        """The outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
-        return [
-            {"document": paths.output_file(agent), "digest": facts.text, "task": facts.task}
+    def reviewed_content(self, phase: Phase) -> tuple[ReviewedRow, ...]:
+        """Return the outputs of a phase with the digests of their texts and tasks, as a review is bound to them."""
+        return tuple(
+            ReviewedRow(document=paths.output_file(agent), digest=facts.text, task=facts.task)
             for agent, facts in self.output_facts(phase).items()
-        ]
+        )
 
     def _output_facts(self, phase: Phase, agent: str) -> OutputFacts | None:
         def read() -> OutputFacts | None:
@@ -204,103 +237,105 @@ class SessionView:
             if document is None:
                 return None
             value = document.value
-            return OutputFacts(value["status"], text_digest(value["text"]), value["agent_digest"], value.get("task"))
+            text, executed = text_digest(value.text), value.executed
+            return OutputFacts(value.status, text, value.agent_digest, value.task, executed)
 
         return self._shelf.output_facts(self.phase_prefix(phase) + paths.output_file(agent), read)
 
     def task_agents(self, phase: Phase) -> list[str]:
-        """The agents of a phase with a recorded task; none where a program saved the phase."""
-        return self._output_agents(self.phase_prefix(phase) + paths.TASKS)
+        """Return the agents of a phase with a recorded task; none where a program saved the phase."""
+        return self.output_agents(phase, paths.TASKS)
 
     def lost_outputs(self, phase: Phase) -> tuple[str, ...]:
-        """The agents whose outputs are on record (asked for, presented or reviewed) while the files are gone."""
-        presented = self._output_agents(self.phase_prefix(phase) + paths.PRESENTED)
+        """Return the agents whose outputs were asked for, presented or reviewed and whose files are gone."""
+        presented = self.output_agents(phase, paths.PRESENTED)
         feedback = self.feedback(phase) if self.is_current(phase) else None
-        rows = [] if feedback is None else feedback.value["reviewed_content"]
-        recorded = {*self.task_agents(phase), *presented, *(row["document"].removesuffix(".md") for row in rows)}
-        return tuple(sorted(recorded - set(self._output_agents(self.phase_prefix(phase)))))
+        rows = () if feedback is None else feedback.value.reviewed_content
+        recorded = {*self.task_agents(phase), *presented, *(row.document.removesuffix(".md") for row in rows)}
+        return tuple(sorted(recorded - set(self.output_agents(phase))))
 
-    def _output_agents(self, folder: str) -> list[str]:
-        """The agents with a file in a folder of outputs."""
-        return paths.output_agents(self._shelf.store.keys(folder, depth=1))
+    def output_agents(self, phase: Phase, folder: str = "") -> list[str]:
+        """Return the agents with a file in a phase's folder, or in a folder within it."""
+        names = (path[len(folder) :] for path in self.phase_files(phase) if path.startswith(folder))
+        return paths.output_agents(sorted(name for name in names if "/" not in name))
 
     def attempt(self, phase: Phase) -> int:
-        """The number of the present attempt at a phase: one above the highest that was put aside."""
-        keys = self._shelf.store.keys(self.phase_prefix(phase) + paths.ATTEMPTS, depth=2)
-        return max((paths.attempt_number(key) or 0 for key in keys), default=0) + 1
+        """Return the number of the present attempt: one above the highest archived one."""
+        files = self.phase_files(phase)
+        return (
+            max((paths.attempt_number(f"/{path}") or 0 for path in files if path.startswith(paths.ATTEMPTS)), default=0)
+            + 1
+        )
 
     def is_current(self, phase: Phase) -> bool:
         """Whether the feedback that is there names the present attempt: only then it counts."""
         found = self.feedback(phase)
-        return found is not None and bool(found.value["attempt"] == self.attempt(phase))
+        return found is not None and found.value.attempt == self.attempt(phase)
 
-    def reviewed_copies(self, phase: Phase) -> dict[str, StoredDocument]:
-        """The outputs of a phase as they were presented to a person, by agent."""
-        return self._outputs_in(self.phase_prefix(phase) + paths.PRESENTED)
+    def reviewed_copies(self, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
+        """Return the outputs of a phase as they were presented to a person, by agent."""
+        return self._outputs_in(phase, paths.PRESENTED)
 
     def task_parts(self, phase: Phase, agent: str) -> dict[str, str]:
-        """What the task that is on record for an agent was made of: digests by name."""
-        found = self._find("task", self.phase_prefix(phase) + paths.TASKS + paths.output_file(agent))
-        return {} if found is None else {row["part"]: row["digest"] for row in found.value["parts"]}
+        """Return the parts of the task that is on record for an agent: digests by name."""
+        found = self._find(TaskRecord, self.phase_prefix(phase) + paths.TASKS + paths.output_file(agent))
+        return {} if found is None else {row.part: row.digest for row in found.value.parts}
 
     def archived_attempt(self, phase: Phase, attempt: int) -> ArchivedAttempt:
-        """An earlier attempt at a phase."""
-        folder = paths.attempt_prefix(self.phase_prefix(phase), attempt)
-        outputs = {agent: document.value for agent, document in self._outputs_in(folder).items()}
+        """Return an earlier attempt at a phase."""
+        folder = paths.attempt_prefix("", attempt)
+        outputs = {agent: document.value for agent, document in self._outputs_in(phase, folder).items()}
         return ArchivedAttempt(
-            texts={agent: value["text"] for agent, value in outputs.items()},
-            presented=self._texts_in(folder + paths.PRESENTED),
+            texts={agent: value.text for agent, value in outputs.items()},
+            presented=self._texts_in(phase, folder + paths.PRESENTED),
             feedback=self.earlier_feedback(phase, attempt),
             revised=frozenset(
-                agent for agent, value in outputs.items() if value["agent_digest"] != text_digest(value["text"])
+                agent for agent, value in outputs.items() if value.agent_digest != text_digest(value.text)
             ),
         )
 
-    def earlier_feedback(self, phase: Phase, attempt: int) -> Mapping[str, Any] | None:
+    def earlier_feedback(self, phase: Phase, attempt: int) -> UserFeedback | None:
         """Return the feedback on an earlier attempt at a phase, or None."""
         key = paths.attempt_prefix(self.phase_prefix(phase), attempt) + paths.FEEDBACK
-        found = self._shelf.find("user_feedback", key)
+        found = self._find(UserFeedback, key)
         return None if found is None else found.value
 
     def shown_texts(self, phase: Phase, *, attempt: int | None, tasks: bool) -> dict[str, str]:
-        """What was written, or asked, in a phase: in the present attempt or an earlier one."""
-        folder = self.phase_prefix(phase)
-        if attempt is not None and attempt != self.attempt(phase):
-            folder = paths.attempt_prefix(folder, attempt)
+        """Return the texts, or the tasks, of a phase in the present attempt or an earlier one."""
+        is_present = attempt is None or attempt == self.attempt(phase)
+        folder = "" if is_present or attempt is None else paths.attempt_prefix("", attempt)
         if not tasks:
-            return self._texts_in(folder)
-        keys = self._shelf.store.keys(folder + paths.TASKS, depth=1)
-        found = {
-            agent: self._shelf.find("task", folder + paths.TASKS + paths.output_file(agent))
-            for agent in paths.output_agents(keys)
-        }
-        return {agent: document.value["prompt"] for agent, document in found.items() if document is not None}
+            return self._texts_in(phase, folder)
+        prefix = self.phase_prefix(phase) + folder + paths.TASKS
+        agents = self.output_agents(phase, folder + paths.TASKS)
+        found = {agent: self._find(TaskRecord, prefix + paths.output_file(agent)) for agent in agents}
+        return {agent: document.value.prompt for agent, document in found.items() if document is not None}
 
     def unknown_phase_folders(self) -> list[str]:
         """Folders that look like a phase's and belong to none of the session's phases."""
-        owned = {paths.phase_folder(phase) for phase in self.phases}
-        keys = self._shelf.store.keys(self.prefix, depth=2)
-        folders = {key.removeprefix(self.prefix).partition("/")[0] for key in keys if key.count("/", len(self.prefix))}
-        return sorted(folder for folder in folders if folder.startswith("phase_") and folder not in owned)
+        owned, store = {paths.phase_folder(phase) for phase in self.phases}, self._shelf.store
+        unknown = [name for name in store.folders(self.prefix) if name.startswith("phase_") and name not in owned]
+        return [folder for folder in unknown if store.keys(f"{self.prefix}{folder}/", depth=1)]
 
-    def _texts_in(self, folder: str) -> dict[str, str]:
-        return {agent: document.value["text"] for agent, document in self._outputs_in(folder).items()}
+    def _texts_in(self, phase: Phase, folder: str) -> dict[str, str]:
+        return {agent: document.value.text for agent, document in self._outputs_in(phase, folder).items()}
 
-    def _outputs_in(self, folder: str) -> dict[str, StoredDocument]:
-        agents = self._output_agents(folder)
-        found = ((agent, self._shelf.find("agent_output", folder + paths.output_file(agent))) for agent in agents)
+    def _outputs_in(self, phase: Phase, folder: str) -> dict[str, StoredDocument[AgentOutput]]:
+        """Return the outputs in a folder within a phase's folder, by agent."""
+        prefix, agents = self.phase_prefix(phase) + folder, self.output_agents(phase, folder)
+        found = ((agent, self._find(AgentOutput, prefix + paths.output_file(agent))) for agent in agents)
         return {agent: document for agent, document in found if document is not None}
 
     @property
     def limits(self) -> BudgetLimits:
         """What the session may spend: as the manifest says, else as the workflow does."""
         usual, own = self.workflow.limits, self.manifest.value
-        cost = float(own["max_cost"]) if "max_cost" in own else usual.max_cost
-        tokens = own.get("max_tokens", usual.max_tokens)
+        cost = usual.max_cost if own.max_cost is None else float(own.max_cost)
+        tokens = usual.max_tokens if own.max_tokens is None else own.max_tokens
         return BudgetLimits(cost, tokens, usual.warn_at)
 
     def spending(self) -> SpendSummary:
-        """What the session has spent."""
+        """Return what the session has spent."""
         return SpendLog(self._shelf.store, self.prefix).read()
 
     def pause_reason(self) -> str | None:
@@ -309,7 +344,7 @@ class SessionView:
         return None if found is None else found.reason
 
     def budget_denial(self) -> BudgetDenial | None:
-        """The first call that was refused in the last run, while the limits are still those."""
+        """Return the first call that the budget refused in the last run, if the limits are still the same."""
         limits = self.limits.max_cost, self.limits.max_tokens
         refused = self.spending().refused
         return next((one for one in refused if (one.max_cost, one.max_tokens) == limits), None)
@@ -317,12 +352,12 @@ class SessionView:
     @cached_property
     def idea(self) -> str:
         """The idea of the project that the session belongs to; empty for a session without a project."""
-        found = self._shelf.find("project", paths.project_key(self._project))
+        found = self._shelf.find(Project, paths.project_key(self._project))
         if found is None:
             return ""
         if found.faults or found.content_conflicts():
             raise InvalidDocument(found.faults or found.content_conflicts())
-        return str(found.value["startup_idea"])
+        return found.value.startup_idea
 
     @cached_property
     def evidence(self) -> str:
@@ -330,7 +365,7 @@ class SessionView:
         return self._own_words(self.prefix + paths.EVIDENCE)
 
     def request(self, phase: Phase) -> str:
-        """What a person asks for in the present attempt at a phase, as they wrote it; absent counts as empty."""
+        """Return the words of a person for the present attempt at a phase; empty if there are none."""
         return self._own_words(self.phase_prefix(phase) + paths.REQUEST)
 
     def _own_words(self, key: str) -> str:
@@ -347,23 +382,23 @@ class SessionView:
         """Whether a text of the phase holds a git conflict."""
         return any(output.conflicts for output in self.outputs(phase).values())
 
-    def state(self) -> StoredDocument | None:
-        """The values that the caller keeps with the session; none before they were first changed."""
-        return self._find("state", self.prefix + paths.STATE)
+    def state(self) -> StoredDocument[SessionState] | None:
+        """Return the document of the caller's values; None before they were first changed."""
+        return self._find(SessionState, self.prefix + paths.STATE)
 
-    def feedback(self, phase: Phase) -> StoredDocument | None:
-        """A person's review of the phase."""
-        found = self._find("user_feedback", self.phase_prefix(phase) + paths.FEEDBACK)
+    def feedback(self, phase: Phase) -> StoredDocument[UserFeedback] | None:
+        """Return the feedback on a phase, or None."""
+        found = self._find(UserFeedback, self.phase_prefix(phase) + paths.FEEDBACK)
         if found is not None and not found.faults:
             check_location(found, "phase_number", phase.number)
-            unknown = [name for name in found.value.get("agents", ()) if name not in phase.agents]
+            unknown = [name for name in found.value.agents or () if name not in phase.agents]
             if unknown:
                 message = f"found {short_repr(unknown[0])}; allowed: {', '.join(phase.agents)}"
                 raise InvalidDocument([found.problem(message, "agents")])
         return found
 
     def decision(self, phase: Phase) -> Decision | None:
-        """What the feedback on a phase decides; None where there is none, or it decides nothing."""
+        """Return what the feedback on a phase decides, or None."""
         found = self.feedback(phase)
         try:
             return None if found is None else parse_decision(found.value)
@@ -372,29 +407,37 @@ class SessionView:
             raise InvalidDocument(problems) from None
 
     def review(self, phase: Phase) -> ReviewDecision | None:
-        """What a person decided on the phase; None where there is no feedback."""
+        """Return a person's decision on the phase; None without feedback."""
         found, decision = self.feedback(phase), self.decision(phase)
         if found is None:
             return None
-        outdated = decision == "approved" and _texts(found.value["reviewed_content"]) != self._text_digests(phase)
+        outdated = decision == "approved" and _texts(found.value.reviewed_content) != self._text_digests(phase)
         return ReviewDecision(decision, outdated)
 
     def _text_digests(self, phase: Phase) -> dict[str, str]:
         return _texts(self.reviewed_content(phase))
 
     def save_counter(self) -> int:
-        """The highest order of saving so far, also of checkpoints that cannot be read but still say it."""
-        found = (self._find("checkpoint", self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases)
+        """Return the highest save counter so far, also of checkpoints that cannot be read otherwise."""
+        found = (self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases)
         counts = (document.parsed.value.get("save_counter") for document in found if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 
     def times(self) -> Iterator[str]:
         """Return when outputs were written, reviews were given and the state was saved, as far as files still say."""
         for phase in self.phases:
-            yield from _time(self.feedback(phase), "timestamp")
-            for agent in self._output_agents(self.phase_prefix(phase)):
-                yield from self._written(phase, agent)
-        yield from _time(self.state(), "saved_at")
+            yield from self.phase_times(phase)
+        yield from self.state_times()
+
+    def phase_times(self, phase: Phase) -> Iterator[str]:
+        """Yield when the outputs of a phase were written and its review was given."""
+        yield from _time(self.feedback(phase), "timestamp")
+        for agent in self.output_agents(phase):
+            yield from self._written(phase, agent)
+
+    def state_times(self) -> tuple[str, ...]:
+        """Return when the state was saved."""
+        return _time(self.state(), "saved_at")
 
     def _written(self, phase: Phase, agent: str) -> tuple[str, ...]:
         key = self.phase_prefix(phase) + paths.output_file(agent)
@@ -407,38 +450,42 @@ class SessionView:
             raise NotFound(f"the checkpoint of phase {phase.number}", self.phase_prefix(phase) + paths.CHECKPOINT)
         if found.faults:
             return list(found.problems)
-        rows = found.value["ledger"]
-        so = [complete_row(row, self.output_header(phase, row["agent_name"])) for row in rows]
+        rows = found.value.ledger
+        so = [complete_row(row, self.output_header(phase, row.agent_name)) for row in rows]
         behind = [
-            found.problem(f"shows {row}, and its file says {is_so}; the next save draws it anew", "ledger", shown=True)
+            found.problem(
+                f"shows {row.to_value()}, and its file says {is_so.to_value()}; the next save draws it anew",
+                "ledger",
+                shown=True,
+            )
             for row, is_so in zip(rows, so, strict=True)
             if row != is_so
         ]
         shown = found.derived_mismatches(derived_checkpoint(found.value, self.phases))
         return [*found.problems, *self._lost_problems(phase, found), *behind, *shown]
 
-    def _lost_problems(self, phase: Phase, checkpoint: StoredDocument) -> list[Problem]:
+    def _lost_problems(self, phase: Phase, checkpoint: StoredDocument[PhaseCheckpoint]) -> list[Problem]:
         """Report the outputs of a completed phase that are on record while their files are gone."""
-        if checkpoint.value["status"] != "completed":
+        if checkpoint.value.status != "completed":
             return []
         message = "is missing, and the phase is completed; haytham resume runs its agent again, haytham restore has it"
         files = [self.phase_prefix(phase) + paths.output_file(agent) for agent in self.lost_outputs(phase)]
         return [Problem(message, file=file) for file in files]
 
 
-def check_location(document: StoredDocument, field: str, wanted: object) -> None:
+def check_location(document: StoredDocument[Document], field: str, wanted: object) -> None:
     """Refuse a document that says it belongs elsewhere: it was copied or moved by hand."""
-    found = document.value[field]
+    found = getattr(document.value, field)
     if found != wanted:
         message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
         raise InvalidDocument([document.problem(message, field)])
 
 
-def _time(document: StoredDocument | None, field: str) -> tuple[str, ...]:
+def _time(document: StoredDocument[Document] | None, field: str) -> tuple[str, ...]:
     """Return a time that a document says, also where other parts of it cannot be read."""
     said = None if document is None else document.parsed.value.get(field)
     return (said,) if isinstance(said, str) and matches_format("time", said) else ()
 
 
-def _texts(rows: list[Value]) -> dict[str, str]:
-    return {row["document"]: row["digest"] for row in rows}
+def _texts(rows: Iterable[ReviewedRow]) -> dict[str, str]:
+    return {row.document: row.digest for row in rows}

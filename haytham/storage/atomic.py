@@ -1,6 +1,6 @@
-"""Files and folders on the disk, by path: what is written here stays, or is not there at all.
+"""Durable reading and writing of files and folders, by path: after a crash each is old or new, never half.
 
-Knows nothing of keys, locks or stores; whoever calls has checked where a path leads.
+Knows nothing of keys, locks or stores; the caller has checked where a path leads.
 """
 
 from __future__ import annotations
@@ -19,35 +19,70 @@ from typing import TYPE_CHECKING
 from haytham.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 log = logging.getLogger(__name__)
 
 TEMPORARY = ".haytham-"
+HAS_NOFOLLOW = hasattr(os, "O_NOFOLLOW")
 _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _READ = os.O_RDONLY | _PLAIN | getattr(os, "O_NONBLOCK", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | _PLAIN
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+_SECOND = 1_000_000_000
+_FRESH, _FRESH_COARSE = _SECOND // 20, 2 * _SECOND  # ns in which a second change may leave the times of a file the same
+_MOST_OPEN = 64  # files that are open at a time while several are written
 
 
 # Files.
 
 
-def read_file(path: str, limit: int | None = None) -> bytes | None:
-    """The bytes of a file, or the first of them; None where it is no file but a folder, a pipe or a device."""
+def read_file(path: str, limit: int | None = None, offset: int = 0) -> bytes | None:
+    """Return the bytes of a file, or the first of them; None if it is a folder, a pipe or a device."""
     handle = os.open(path, _READ)
     try:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
             return None
-        return read_bytes(handle, about.st_size if limit is None else min(limit, about.st_size))
+        size = max(about.st_size - offset, 0)
+        if offset:
+            os.lseek(handle, offset, os.SEEK_SET)
+        return read_bytes(handle, size if limit is None else min(limit, size))
     finally:
         os.close(handle)
 
 
+def change_token(about: os.stat_result, now: float) -> object | None:
+    """Return identity, size and times of a file; None for what is no file, or changed a moment ago.
+
+    A change within one tick of the disk's clock may leave all times as they are; whole seconds show a coarse clock.
+    """
+    if not stat.S_ISREG(about.st_mode):
+        return None
+    window = _FRESH if about.st_ctime_ns % _SECOND else _FRESH_COARSE
+    if now * _SECOND - max(about.st_mtime_ns, about.st_ctime_ns) < window:
+        return None
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def open_file(path: str) -> int:
+    """Open a file for reading, not through a link; the caller closes it."""
+    return os.open(path, _READ)
+
+
+def sync_file(path: str) -> None:
+    """Have the bytes of a file on the disk; a file that is missing, or no file, is skipped."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        handle = os.open(path, _READ)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 def read_bytes(file: int, size: int) -> bytes:
-    """The first bytes of an open file, as many as it had when it was opened."""
+    """Return the first bytes of an open file, as many as it had when it was opened."""
     data = os.read(file, size)
     while len(data) < size and (more := os.read(file, size - len(data))):
         data += more
@@ -61,34 +96,59 @@ def write_bytes(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def write_new(path: str, data: bytes) -> None:
-    """Make a file with these bytes, to stay; what a failure leaves is for the caller to remove."""
+def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
+    """Create a file with these bytes; the caller removes what a failure leaves."""
     file = os.open(path, _CREATE, 0o666)
     try:
         write_bytes(file, data)
-        os.fsync(file)
+        if durable:
+            os.fsync(file)
     finally:
         os.close(file)
 
 
-def write_temporary(temporary: str, data: bytes) -> None:
-    """Write a temporary file, to stay; remove it where that fails."""
+def write_temporaries(files: Sequence[tuple[str, bytes]]) -> None:
+    """Create temporary files durably: write all, then sync all; remove them if that fails."""
     try:
-        write_new(temporary, data)
+        for start in range(0, len(files), _MOST_OPEN):
+            _write_together(files[start : start + _MOST_OPEN])
     except BaseException:
-        remove(temporary)
+        for path, _ in files:
+            remove(path)
         raise
 
 
+def _write_together(files: Sequence[tuple[str, bytes]]) -> None:
+    handles: list[int] = []
+    try:
+        for path, data in files:
+            handles.append(os.open(path, _CREATE, 0o666))
+            write_bytes(handles[-1], data)
+        if len(handles) > 1:
+            for handle in handles:
+                _start_writing(handle)
+        for handle in handles:
+            os.fsync(handle)
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _start_writing(file: int) -> None:
+    """Have the system begin to write a file, so that syncing several one by one waits less."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def replace_file(temporary: str, path: str) -> None:
-    """Move a temporary file to its path; where that is on another file system, move a copy that is made beside it."""
+    """Move a temporary file to its path; on another file system, move a copy that is made beside the path."""
     try:
         os.replace(temporary, path)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         beside = temporary_name(os.path.dirname(path))
-        write_temporary(beside, read_file(temporary) or b"")
+        write_temporaries([(beside, read_file(temporary) or b"")])
         try:
             os.replace(beside, path)
         except BaseException:
@@ -97,33 +157,35 @@ def replace_file(temporary: str, path: str) -> None:
         remove(temporary)
 
 
-def append_line(path: str, line: bytes, *, check: Callable[[os.stat_result], None]) -> None:
-    """Add a line to a file, whole or not at all; a line that a crash cut off is ended first.
+def append_lines(path: str, lines: bytes, *, check: Callable[[int], None]) -> bool:
+    """Append lines to a file durably, all or none; return whether it was empty or missing.
 
-    `check` is given what was opened before anything is written to it, and raises where it is the wrong file.
+    An incomplete line that a crash left is ended first. `check` is given the open file before anything is written to
+    it, and raises if it is the wrong one.
     """
     file = os.open(path, _APPEND, 0o666)
     try:
-        check(os.fstat(file))
+        check(file)
         size = os.lseek(file, 0, os.SEEK_END)
-        ended = not size or os.lseek(file, size - 1, os.SEEK_SET) < 0 or os.read(file, 1) == b"\n"
+        is_ended = not size or os.lseek(file, size - 1, os.SEEK_SET) < 0 or os.read(file, 1) == b"\n"
         try:
-            write_bytes(file, line if ended else b"\n" + line)
+            write_bytes(file, lines if is_ended else b"\n" + lines)
             os.fsync(file)
         except OSError:
             os.ftruncate(file, size)
             raise
     finally:
         os.close(file)
+    return not size
 
 
 def temporary_name(folder: str, mark: str = "") -> str:
-    """A path in a folder that nobody else uses, under a name that is no key; `mark` is part of it."""
+    """Return a unique path in a folder, with a name that is no key; `mark` is part of it."""
     return f"{folder}/{TEMPORARY}{mark}{secrets.token_hex(8)}"
 
 
 def move_away(path: str, temporary: str) -> str:
-    """Move a file or folder to a temporary path, or to one beside it on its own file system; return which."""
+    """Move a file or folder to a temporary path, or to one beside it if that is another file system; return which."""
     try:
         os.rename(path, temporary)
     except OSError as error:
@@ -135,15 +197,15 @@ def move_away(path: str, temporary: str) -> str:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder; who else removes it at the same time is welcome to."""
+    """Remove a file or a folder, even if others remove it at the same time."""
     if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, onerror=_unless_gone)
+        shutil.rmtree(path, onerror=_unless_missing)
     else:
         with suppress(FileNotFoundError):
             os.unlink(path)
 
 
-def _unless_gone(_call: object, _path: str, about: tuple[type[BaseException], BaseException, object]) -> None:
+def _unless_missing(_call: object, _path: str, about: tuple[type[BaseException], BaseException, object]) -> None:
     if not isinstance(about[1], FileNotFoundError):
         raise about[1]
 
@@ -152,14 +214,24 @@ def _unless_gone(_call: object, _path: str, about: tuple[type[BaseException], Ba
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder and what is missing above it, to stay."""
-    if os.path.isdir(folder):
-        return
-    parent = os.path.dirname(folder)
-    make_folder(parent)
-    with suppress(FileExistsError):
-        os.mkdir(folder)
+    """Make a folder and those missing above it, durably."""
+    for parent in make_folders([folder]):
         sync_folder(parent)
+
+
+def make_folders(folders: Iterable[str]) -> list[str]:
+    """Make folders and those missing above them; return the parents to sync, outer ones first."""
+    parents: dict[str, None] = {}
+    for folder in folders:
+        missing: list[str] = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)  # noqa: PLW2901 - up to the first that exists
+        for path in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(path)
+                parents[os.path.dirname(path)] = None
+    return list(parents)
 
 
 def sync_folder(folder: str) -> None:
@@ -174,10 +246,7 @@ def sync_folder(folder: str) -> None:
 
 
 def remove_temp_files(folder: str, mark: str = "", *, before: float = 0) -> None:
-    """Remove the temporary files and folders with a mark that killed writers left in a folder.
-
-    Those that were written before a time go, too, whatever their mark.
-    """
+    """Remove temporary files and folders with a mark from a folder, and those last changed before a time."""
     for entry in os.scandir(folder):
         if entry.name.startswith(TEMPORARY + mark) or (entry.name.startswith(TEMPORARY) and _modified(entry) < before):
             remove(entry.path)
@@ -191,94 +260,132 @@ def _modified(entry: os.DirEntry[str]) -> float:
 
 
 def subfolders(folder: str) -> list[str]:
-    """The names of the folders in a folder; neither links to folders nor names with a leading dot."""
-    inside = _look_into(folder)
-    return inside.folders if inside else []
+    """Return the names of the folders in a folder, without links and names with a leading dot."""
+    entries = _list(folder)
+    return [entry.name for entry in entries.folders] if entries else []
 
 
 def walk(folder: str, *, depth: int | None = None, empty: bool = False) -> list[str]:
-    """The files below a folder, each by its path from there; with `empty`, also the folders with nothing in them.
+    """Return the paths of files below a folder, from there; with `empty` also those of folders without entries.
 
-    A name with a leading dot is passed over, but where there is one its folder is not empty.
+    Names with a leading dot are skipped, but a folder that has one is not empty.
     """
-    found: list[str] = []
-    waiting = [("", 0)]
-    for start, level in waiting:  # which grows
-        inside = _look_if_readable(f"{folder}/{start}") if level else _look_into(folder)
-        if inside is None:
+    return [path for path, _ in _walk(folder, depth=depth, empty=empty)]
+
+
+def scan(
+    folder: str, *, within: Collection[str] | None = None, empty: bool = False
+) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Yield the paths of files below a folder as `walk` does, each with its status; None for an empty folder.
+
+    With `within`, only files directly in the folder and below these subfolders are listed.
+    """
+    for path, entry in _walk(folder, within=within, empty=empty):
+        if entry is None:
+            yield path, None
+        else:
+            with suppress(FileNotFoundError):  # it was deleted in between
+                yield path, entry.stat(follow_symlinks=False)
+
+
+def _walk(
+    folder: str, *, depth: int | None = None, empty: bool = False, within: Collection[str] | None = None
+) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
+    pending = [("", 0)]
+    for start, level in pending:  # which grows
+        is_listed = within is None or not start or any(start.startswith(path) for path in within)
+        entries = _list_if_readable(f"{folder}/{start}") if level else _list(folder)
+        if entries is None:
             continue
-        if empty and level and inside.is_empty:
-            found.append(start)
-        if depth is None or level < depth:
-            found += [start + name for name in inside.files]
-        if depth is None or level + (not empty) < depth:  # whether one is empty shows a step further down
-            waiting += [(f"{start}{name}/", level + 1) for name in inside.folders]
-    return found
+        if empty and level and entries.is_empty and is_listed:
+            yield start, None
+        if is_listed and (depth is None or level < depth):
+            for entry in entries.files:
+                yield start + entry.name, entry
+        if depth is None or level + (not empty) < depth:  # whether a folder is empty shows one level further down
+            inner = [f"{start}{entry.name}/" for entry in entries.folders]
+            pending += [(path, level + 1) for path in inner if within is None or _is_on_the_way(path, within)]
+
+
+def _is_on_the_way(path: str, within: Collection[str]) -> bool:
+    return any(path.startswith(folder) or folder.startswith(path) for folder in within)
 
 
 @dataclass(frozen=True)
-class _Inside:
-    """The names in a folder: files (links are), folders, and whether there are none at all but a dead writer's."""
+class _Entries:
+    """The entries of a folder: files (links included), folders, and whether there are none but temporary ones."""
 
-    files: list[str]
-    folders: list[str]
+    files: list[os.DirEntry[str]]
+    folders: list[os.DirEntry[str]]
     is_empty: bool
 
 
-def _look_into(folder: str) -> _Inside | None:
-    """What is in a folder; None where there is no such folder."""
+def _list(folder: str) -> _Entries | None:
+    """Return the entries of a folder; None if there is no such folder."""
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    files: list[str] = []
-    folders: list[str] = []
+    files: list[os.DirEntry[str]] = []
+    folders: list[os.DirEntry[str]] = []
     for entry in entries:
         if not entry.name.startswith("."):
-            (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
-    return _Inside(files, folders, all(entry.name.startswith(TEMPORARY) for entry in entries))
+            (folders if entry.is_dir(follow_symlinks=False) else files).append(entry)
+    return _Entries(files, folders, all(entry.name.startswith(TEMPORARY) for entry in entries))
 
 
-def _look_if_readable(folder: str) -> _Inside | None:
+def _list_if_readable(folder: str) -> _Entries | None:
     try:
-        return _look_into(folder)
+        return _list(folder)
     except PermissionError as error:
-        log.warning("a folder cannot be read and is passed over: %s", error)
+        log.warning("a folder cannot be read and is skipped: %s", error)
         return None
 
 
 # Whole folders.
 
 
-def write_tree(folder: str, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make a folder with these files, by their paths in it, all on the disk; a path that ends in `/` is a folder's."""
+def write_tree(folder: str, files: Iterable[tuple[str, bytes]], *, durable: bool = True) -> None:
+    """Create a folder with these files, by their paths in it; a path that ends in `/` is a folder's."""
     os.mkdir(folder)
     made = {""}
     for name, data in files:
         try:
-            _make_folders(folder, name, made)
+            _make_inner_folders(folder, name, made)
             if not name.endswith("/"):
-                write_new(f"{folder}/{name}", data)
+                write_new(f"{folder}/{name}", data, durable=durable)
         except (FileExistsError, NotADirectoryError):
             raise InvalidArgument("key", name, "each name in a folder once") from None
-    for above in sorted(made, reverse=True):  # what lies in a folder sorts behind it
-        sync_folder(f"{folder}/{above}")
+    if durable:
+        for path in sorted(made, reverse=True):  # inner folders sort behind outer ones
+            sync_folder(f"{folder}/{path}")
 
 
-def _make_folders(folder: str, name: str, made: set[str]) -> None:
-    """Make the folders that a path in a folder goes through, but for those made before."""
-    above = name.rpartition("/")[0]
-    if above not in made:
-        _make_folders(folder, above, made)
-        os.mkdir(f"{folder}/{above}")
-        made.add(above)
+def sync_tree(folder: str) -> None:
+    """Have a folder with all its files and folders on the disk."""
+    folders = {""}
+    for path in walk(folder, empty=True):
+        if not path.endswith("/"):
+            sync_file(f"{folder}/{path}")
+        folders |= {path[:at] for at, letter in enumerate(path) if letter == "/"}
+    for path in sorted(folders, reverse=True):  # inner folders sort behind outer ones
+        sync_folder(f"{folder}/{path}")
+
+
+def _make_inner_folders(folder: str, name: str, made: set[str]) -> None:
+    """Make the folders above a path in a folder, except those made before."""
+    parent = name.rpartition("/")[0]
+    if parent not in made:
+        _make_inner_folders(folder, parent, made)
+        os.mkdir(f"{folder}/{parent}")
+        made.add(parent)
 
 
 def publish_folder(temporary: str, path: str) -> None:
-    """Give a folder that is on the disk its name, to stay; FileExistsError where something has that name.
+    """Give a folder that is on the disk its name, durably; FileExistsError if something has that name.
 
-    Folders with nothing in them make way. Where this fails the folder has its temporary name again. Where the path is
-    on another file system, a copy that is made beside it gets the name.
+    Empty folders make way. If this fails the folder has its temporary name again. If the path is on another file
+    system, a copy that is made beside it gets the name.
     """
     try:
         _rename_folder(temporary, path)
@@ -286,7 +393,7 @@ def publish_folder(temporary: str, path: str) -> None:
         if error.errno in _TAKEN:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
         if error.errno == errno.EXDEV and os.path.dirname(temporary) != os.path.dirname(path):
-            _name_copy(temporary, path)
+            _publish_copy(temporary, path)
             return
         raise
     try:
@@ -296,7 +403,7 @@ def publish_folder(temporary: str, path: str) -> None:
         raise
 
 
-def _name_copy(temporary: str, path: str) -> None:
+def _publish_copy(temporary: str, path: str) -> None:
     beside = temporary_name(os.path.dirname(path))
     names = walk(temporary, empty=True)
     files = ((name, b"" if name.endswith("/") else read_file(f"{temporary}/{name}") or b"") for name in names)
@@ -315,15 +422,15 @@ def _rename_folder(temporary: str, path: str) -> None:
     except OSError as error:
         if error.errno not in _TAKEN or blocking_path(path) is not None:
             raise
-        with suppress(FileNotFoundError):  # who else clears it is welcome to
+        with suppress(FileNotFoundError):  # another process removed it
             _remove_empty(path)
         os.rename(temporary, path)
 
 
 def blocking_path(path: str) -> str | None:
-    """What keeps a new folder from having a path: what is there, or the first thing in it that is no folder.
+    """Return what keeps a new folder from having a path: what is at it, or the first thing in it that is no folder.
 
-    What killed writers left does not count.
+    Temporary files do not count.
     """
     if not os.path.isdir(path) or os.path.islink(path):
         return path if os.path.lexists(path) else None
@@ -332,7 +439,7 @@ def blocking_path(path: str) -> str | None:
 
 
 def _remove_empty(folder: str) -> None:
-    """Remove a folder that holds nothing but such folders, and what killed writers left; never a file."""
+    """Remove a folder that has nothing but such folders and temporary files; never another file."""
     for entry in os.scandir(folder):
         if entry.name.startswith(TEMPORARY):
             remove(entry.path)

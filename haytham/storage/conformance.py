@@ -1,7 +1,8 @@
-"""What every store must do, as a suite that ships with the package.
+"""The conformance suite of stores, which ships with the package.
 
-A store passes it with a few lines of test: a class that inherits from `StoreConformance`, or from
-`SessionStoreConformance` if the store holds sessions, and has a pytest fixture `store` that returns a new, empty store.
+A store passes it with a few lines of test: a class that inherits from `StoreConformance`, from
+`BatchStoreConformance` if the store has batches, or from `SessionStoreConformance` if it holds sessions, and has a
+pytest fixture `store` that returns a new, empty store.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from threading import Barrier
 from typing import TYPE_CHECKING, TypeVar
 
 from haytham.errors import AlreadyRunning, WriteConflict
-from haytham.storage.base import ABSENT, ANY, bytes_digest, write_all
+from haytham.storage.base import ABSENT, ANY, Append, Batch, Delete, Write, bytes_digest, commit, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from haytham.storage.base import SessionStore, Store
+    from haytham.storage.base import BatchStore, SessionStore, Store
 
 E = TypeVar("E", bound=Exception)
 
@@ -27,7 +28,7 @@ BAD_KEYS = ["", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "
 
 @contextmanager
 def refused(kind: type[E]) -> Iterator[list[E]]:
-    """Expect an error of a kind; the list has it afterwards."""
+    """Expect an error of a class; the list has it afterwards."""
     refusals: list[E] = []
     try:
         yield refusals
@@ -38,7 +39,7 @@ def refused(kind: type[E]) -> Iterator[list[E]]:
 
 
 def _wins(store: Store, key: str, data: bytes, start: Barrier) -> bool:
-    """Whether this writer gets through, of all that begin at once."""
+    """Return whether this writer wins, of all that begin at once."""
     expect = ABSENT if key.startswith("absent") else bytes_digest(b"start")
     start.wait()
     try:
@@ -49,7 +50,7 @@ def _wins(store: Store, key: str, data: bytes, start: Barrier) -> bool:
 
 
 def state(store: Store) -> Mapping[str, bytes]:
-    """All that a store holds."""
+    """Return all keys of a store with their bytes."""
     return {key: store.read(key) for key in store.keys()}  # noqa: SIM118 - a store is no dict
 
 
@@ -57,19 +58,19 @@ class StoreConformance:
     """The seven verbs."""
 
     def test_what_is_written_is_read(self, store: Store) -> None:
-        """Any bytes come back as they were, and their digest is told."""
+        """Any bytes come back as they were, and their digest is returned."""
         for at, data in enumerate(BYTES):
             assert store.write(f"a/{at}", data) == bytes_digest(data)
             assert store.read(f"a/{at}") == data
 
     def test_a_write_replaces(self, store: Store) -> None:
-        """The last bytes written are the ones there."""
+        """The last bytes written are the ones that are read."""
         store.write("a", b"a long first text")
         store.write("a", b"second")
         assert store.read("a") == b"second"
 
-    def test_a_key_that_is_not_there_cannot_be_read(self, store: Store) -> None:
-        """Reading what is not there is FileNotFoundError, and names it."""
+    def test_a_missing_key_cannot_be_read(self, store: Store) -> None:
+        """Reading a missing key is FileNotFoundError."""
         store.write("a/b", b"")
         for key in ("x", "a/x", "a/b/x"):
             with refused(FileNotFoundError):
@@ -81,16 +82,16 @@ class StoreConformance:
         for limit in (0, 4, 10, 99):
             assert store.read("a", limit=limit) == b"0123456789"[:limit]
 
-    def test_an_expectation_that_holds_lets_the_write_through(self, store: Store) -> None:
-        """ABSENT, ANY and the digest of what is there are as good as no expectation."""
+    def test_a_write_whose_expectation_holds_succeeds(self, store: Store) -> None:
+        """ABSENT, ANY and the digest of the present bytes are expectations that hold."""
         first = store.write("a", b"1", expect=ABSENT)
         second = store.write("a", b"2", expect=first)
         store.write("a", b"3", expect=ANY)
         assert second == bytes_digest(b"2")
         assert store.read("a") == b"3"
 
-    def test_an_expectation_that_fails_keeps_what_is_there(self, store: Store) -> None:
-        """A write that meets other bytes than it expects raises Conflict with both digests and changes nothing."""
+    def test_a_write_whose_expectation_fails_changes_nothing(self, store: Store) -> None:
+        """A write that expects other bytes raises WriteConflict with both digests, and changes nothing."""
         other, there = bytes_digest(b"other"), store.write("a", b"1")
         for expect, found in ((ABSENT, there), (other, there)):
             with refused(WriteConflict) as refusals:
@@ -104,7 +105,7 @@ class StoreConformance:
         assert store.read("a") == b"1"
         assert store.keys() == ["a"]
 
-    def test_of_writers_with_the_same_expectation_one_gets_through(self, store: Store) -> None:
+    def test_of_writers_with_the_same_expectation_one_succeeds(self, store: Store) -> None:
         """Of several writers at once that expect the same, exactly one writes."""
         start = Barrier(4)
 
@@ -118,8 +119,8 @@ class StoreConformance:
             won = list(pool.map(attempt, range(4)))
         assert [sum(each) for each in zip(*won, strict=True)] == [1] * len(keys)
 
-    def test_several_keys_are_written_in_one_go(self, store: Store) -> None:
-        """Bytes for several keys are all there, and replace what was; a bad key among them is refused."""
+    def test_several_keys_are_written_in_one_call(self, store: Store) -> None:
+        """Several keys are all written, and replace earlier bytes; a bad key among them is refused."""
         store.write("a/x", b"a long first text")
         new = {"b": b"1", "a/x": b"2", "a/b/c": b"", "a/y": bytes(range(256))}
         write_all(store, new)
@@ -128,28 +129,37 @@ class StoreConformance:
             write_all(store, {"..": b""})
         assert state(store) == new
 
+    def test_a_batch_can_be_given_to_any_store(self, store: Store) -> None:
+        """A batch is applied to a store that has only the seven verbs, too; a failed precondition changes nothing."""
+        store.write("a", b"1")
+        batch = Batch((Write("b", b"2", ABSENT),), (Append("log", b"3\n4\n"),), (Delete("a", bytes_digest(b"1")),))
+        assert commit(store, batch) == {"b": bytes_digest(b"2")}
+        with refused(WriteConflict):
+            commit(store, Batch((Write("c", b""), Write("b", b"", ABSENT))))
+        assert state(store) == {"b": b"2", "log": b"3\n4\n"}
+
     def test_lines_are_added_at_the_end(self, store: Store) -> None:
-        """Appended lines stand in the order they came in, and make the key where it was not."""
+        """Appended lines are in the order of the calls, and create a missing key."""
         for line in (b"1\n", b"2\n", b"3\n"):
             store.append("log", line)
         assert store.read("log") == b"1\n2\n3\n"
 
     def test_lines_of_several_writers_never_mix(self, store: Store) -> None:
-        """Lines appended at once by several writers are all there, each whole."""
+        """Lines appended at once by several writers are all stored, each whole."""
         lines = [b"%d" % number * 500 + b"\n" for number in range(40)]
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda line: store.append("log", line), lines))
         assert sorted(store.read("log").splitlines(keepends=True)) == sorted(lines)
 
     def test_only_whole_lines_are_appended(self, store: Store) -> None:
-        """What is not exactly one line is refused."""
+        """Anything but exactly one line is refused."""
         for wrong in (b"", b"a", b"a\nb", b"a\nb\n"):
             with refused(ValueError):
                 store.append("log", wrong)
         assert store.keys() == []
 
     def test_a_deleted_key_is_gone(self, store: Store) -> None:
-        """Delete removes one key; twice is harmless."""
+        """Delete removes one key; deleting twice is harmless."""
         store.write("a/b", b"")
         store.write("a/c", b"")
         store.delete("a/b")
@@ -176,8 +186,8 @@ class StoreConformance:
         with refused(ValueError):
             store.keys("a")
 
-    def test_prepare_changes_no_bytes(self, store: Store) -> None:
-        """A prepared folder holds what it held, twice is harmless, and an empty one has no keys."""
+    def test_ensure_folder_changes_no_bytes(self, store: Store) -> None:
+        """Making a folder leaves its keys as they are, twice is harmless, and an empty one has no keys."""
         store.write("a/b", b"1")
         store.ensure_folder("a/")
         store.ensure_folder("c/d/")
@@ -202,14 +212,146 @@ class StoreConformance:
         store.close()
 
 
-__all__ = ["SessionStoreConformance", "StoreConformance"]
+class BatchStoreConformance(StoreConformance):
+    """The seven verbs, batches and change tokens."""
+
+    def test_a_batch_writes_appends_and_deletes(self, store: BatchStore) -> None:
+        """A batch has the effect of its changes in order: writes, appends, deletes; the digests are returned."""
+        for key in ("a/old", "a/log", "b/x", "b/c/y", "keep"):
+            store.write(key, b"0\n")
+        digests = store.commit(
+            Batch(
+                writes=(Write("a/new", b"1"), Write("a/old", b"2", bytes_digest(b"0\n")), Write("d/e/f", b"", ABSENT)),
+                appends=(Append("a/log", b"1\n2\n"), Append("a/log", b"3\n"), Append("g/log", b"4\n")),
+                deletes=(Delete("keep", bytes_digest(b"0\n")), Delete("b/"), Delete("nowhere"), Delete("nowhere/")),
+            )
+        )
+        assert digests == {"a/new": bytes_digest(b"1"), "a/old": bytes_digest(b"2"), "d/e/f": bytes_digest(b"")}
+        logs = {"a/log": b"0\n1\n2\n3\n", "g/log": b"4\n"}
+        assert state(store) == {"a/new": b"1", "a/old": b"2", "d/e/f": b"", **logs}
+
+    def test_an_empty_batch_changes_nothing(self, store: BatchStore) -> None:
+        """A batch without changes is no error, and is false."""
+        assert store.commit(Batch()) == {}
+        assert not Batch()
+        assert store.keys() == []
+
+    def test_a_batch_with_a_failed_precondition_changes_nothing(self, store: BatchStore) -> None:
+        """All preconditions are checked before the first change, those of later changes and of deletes included."""
+        store.write("a", b"1")
+        other = bytes_digest(b"other")
+        for wrong in (Write("c", b"2", other), Write("a", b"2", ABSENT)):
+            with refused(WriteConflict) as refusals:
+                store.commit(Batch((Write("b", b"2"), wrong), (Append("log", b"3\n"),)))
+            assert refusals[0].key == wrong.key
+        for delete in (Delete("a", other), Delete("c", other)):
+            with refused(WriteConflict):
+                store.commit(Batch((Write("b", b"2"),), (Append("log", b"3\n"),), (delete,)))
+        assert state(store) == {"a": b"1"}
+
+    def test_a_bad_batch_is_refused_whole(self, store: BatchStore) -> None:
+        """A bad key, a key twice, or a part of a line is a ValueError, and nothing is written."""
+        good = Write("good", b"1")
+        bad = [
+            *(Batch((good, Write(key, b""))) for key in BAD_KEYS),
+            *(Batch((good,), (Append(key, b"\n"),)) for key in BAD_KEYS),
+            *(Batch((good,), (), (Delete(key),)) for key in BAD_KEYS if key != "a/"),
+            *(Batch((good,), (Append("log", lines),)) for lines in (b"", b"a", b"a\nb")),
+            *(Batch((good,), folders=(folder,)) for folder in ("", "a", "../a/", ".a/")),
+            Batch((good, good)),
+            Batch((good,), (), (Delete("good"),)),
+            Batch((good,), (), (Delete("a/", bytes_digest(b"")),)),
+        ]
+        for batch in bad:
+            with refused(ValueError):
+                store.commit(batch)
+        assert store.keys() == []
+
+    def test_of_batches_with_the_same_expectation_one_succeeds(self, store: BatchStore) -> None:
+        """Of several batches at once that expect the same, exactly one is applied, and whole."""
+        start = Barrier(4)
+
+        def attempt(writer: int) -> bool:
+            mark = b"%d" % writer
+            start.wait()
+            try:
+                store.commit(Batch((Write("a", mark, ABSENT), Write("b/c", mark))))
+            except WriteConflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            won = list(pool.map(attempt, range(4)))
+        assert sum(won) == 1
+        assert state(store) == dict.fromkeys(("a", "b/c"), b"%d" % won.index(True))
+
+    def test_versions_list_the_tokens_of_all_keys_below_a_folder(self, store: BatchStore) -> None:
+        """Versions name the keys that `keys` names, each with its change token, or None where that cannot be told."""
+        for key in ("b", "a/x", "a/b/c", "ab/x", "a/b/d/e"):
+            store.write(key, b"")
+        for prefix in ("", "a/", "a/b/", "nowhere/"):
+            versions = store.versions(prefix)
+            assert sorted(versions) == store.keys(prefix)
+            assert all(token in (None, store.change_token(key)) for key, token in versions.items())
+        with refused(ValueError):
+            store.versions("a")
+
+    def test_versions_may_be_limited_to_some_folders(self, store: BatchStore) -> None:
+        """With `folders`, keys directly below the prefix and those in the named folders are listed."""
+        for key in ("p/a", "p/b/c", "p/b/d/e", "p/bb/f", "p/g/h/i", "p/g/j", "q/b/k"):
+            store.write(key, b"")
+        assert sorted(store.versions("p/", folders=["b/", "g/h/", "nowhere/"])) == [
+            "p/a",
+            "p/b/c",
+            "p/b/d/e",
+            "p/g/h/i",
+        ]
+        assert sorted(store.versions("p/", folders=[])) == ["p/a"]
+        for folder in ("", "b", "../q/"):
+            with refused(ValueError):
+                store.versions("p/", folders=[folder])
+
+    def test_a_change_changes_the_token(self, store: BatchStore) -> None:
+        """No token is the same after bytes were replaced, appended or written anew after a delete."""
+        tokens = []
+        for change in (
+            Batch((Write("a", b"1"),)),
+            Batch((Write("a", b"2"),)),
+            Batch((), (Append("a", b"3\n"),)),
+            Batch((), (), (Delete("a"),)),
+            Batch((Write("a", b"4"),)),
+        ):
+            store.commit(change)
+            tokens += [store.versions()["a"], store.change_token("a")] if not change.deletes else []
+        pairs = [set(tokens[at : at + 2]) - {None} for at in range(0, len(tokens), 2)]
+        assert all(len(pair) <= 1 for pair in pairs)
+        assert sum(len(pair) for pair in pairs) == len({token for token in tokens if token is not None})
 
 
-class SessionStoreConformance(StoreConformance):
-    """The seven verbs, folders and locks: what a store that holds sessions must do."""
+__all__ = ["BatchStoreConformance", "SessionStoreConformance", "StoreConformance"]
 
-    def test_a_folder_is_held_once_prepared_or_written_to(self, store: SessionStore) -> None:
-        """A store knows a folder that was prepared, be it empty, and one that has keys."""
+
+class SessionStoreConformance(BatchStoreConformance):
+    """The seven verbs, batches, folders and locks: what a store that holds sessions must do."""
+
+    def test_a_batch_makes_folders(self, store: SessionStore) -> None:
+        """A batch makes the folders that it names and those above what it writes; twice is harmless."""
+        for _ in range(2):
+            store.commit(Batch((Write("a/b/c", b""),), (Append("d/log", b"\n"),), folders=("e/f/", "g/")))
+        assert all(store.has_folder(folder) for folder in ("a/", "a/b/", "d/", "e/", "e/f/", "g/"))
+        assert store.keys(empty=True) == ["a/b/c", "d/log", "e/f/", "g/"]
+
+    def test_versions_list_empty_folders_if_asked(self, store: SessionStore) -> None:
+        """With `empty`, versions name what `keys` names with `empty`; a folder's token is None."""
+        store.write("a/x", b"")
+        for folder in ("a/b/c/", "d/"):
+            store.ensure_folder(folder)
+        assert sorted(store.versions(empty=True)) == store.keys(empty=True)
+        assert sorted(store.versions("a/", empty=True)) == ["a/b/c/", "a/x"]
+        assert store.versions("a/", empty=True)["a/b/c/"] is None
+
+    def test_a_folder_exists_once_made_or_written_to(self, store: SessionStore) -> None:
+        """A folder exists if it was made, be it empty, or has keys."""
         assert not store.has_folder("a/")
         store.ensure_folder("a/")
         store.write("b/c", b"")
@@ -219,21 +361,21 @@ class SessionStoreConformance(StoreConformance):
         assert not store.has_folder("a/")
 
     def test_a_folder_outlives_its_last_key_and_has_those_above_it(self, store: SessionStore) -> None:
-        """A folder stays when its last key goes, and what lies above a folder is there, too."""
+        """A folder stays when its last key is deleted, and the folders above it exist, too."""
         store.ensure_folder("c/d/")
         store.write("e/f/g", b"")
         store.delete("e/f/g")
         assert all(store.has_folder(folder) for folder in ("c/", "c/d/", "e/", "e/f/"))
 
     def test_any_write_makes_the_folders_above_it(self, store: SessionStore) -> None:
-        """A folder is held as soon as anything is put below it, by whichever verb."""
+        """A folder exists as soon as anything is written below it, by whichever verb."""
         store.append("a/b/log", b"\n")
         store.write_all({"c/d": b""})
         store.write_folder("e/f/", [])
         assert all(store.has_folder(folder) for folder in ("a/", "a/b/", "c/", "e/", "e/f/"))
 
-    def test_empty_folders_are_told_where_asked_for(self, store: SessionStore) -> None:
-        """With `empty`, a folder that holds nothing stands among the keys; depth counts it like a key."""
+    def test_empty_folders_are_listed_if_asked(self, store: SessionStore) -> None:
+        """With `empty`, a folder without entries is listed among the keys; depth counts it like a key."""
         store.write("a/x", b"")
         for folder in ("a/b/c/", "a/d/", "e/"):
             store.ensure_folder(folder)
@@ -246,8 +388,8 @@ class SessionStoreConformance(StoreConformance):
         store.delete("a/b/c/")
         assert store.keys(empty=True) == ["a/b/", "a/d/", "e/"]
 
-    def test_folders_are_told_by_name(self, store: SessionStore) -> None:
-        """The folders directly below a folder are told by their own names, sorted; of no folder there are none."""
+    def test_folders_are_listed_by_name(self, store: SessionStore) -> None:
+        """The folders directly below a folder are listed by name, sorted; a missing folder has none."""
         for key in ("b/x", "a/b/c/d", "a/e", "ab/x", "c"):
             store.write(key, b"")
         store.ensure_folder("a/a/")
@@ -257,23 +399,23 @@ class SessionStoreConformance(StoreConformance):
         with refused(ValueError):
             store.folders("a")
 
-    def test_a_key_with_bytes_is_plain(self, store: SessionStore) -> None:
-        """A key is plain where it has bytes, be there none; a folder is not, nor is what is not there."""
+    def test_a_key_with_bytes_is_regular(self, store: SessionStore) -> None:
+        """A key with bytes, be there none, is regular; a folder and a missing key are not."""
         store.write("a/b", b"")
         assert store.is_regular("a/b")
         assert not any(store.is_regular(key) for key in ("a", "b", "a/c", "a/b/c"))
         with refused(ValueError):
             store.is_regular("../a")
 
-    def test_a_new_folder_is_there_with_all_it_holds(self, store: SessionStore) -> None:
-        """A whole folder comes at once: its keys, and its empty folders."""
+    def test_a_new_folder_appears_whole(self, store: SessionStore) -> None:
+        """A new folder has all its keys and empty folders."""
         store.write("a/other", b"0")
         store.write_folder("a/new/", iter([("x", b"1"), ("b/c/y", b"2"), ("d/e/", b""), ("d/e/", b""), ("b/z", b"3")]))
         assert store.keys("a/", empty=True) == ["a/new/b/c/y", "a/new/b/z", "a/new/d/e/", "a/new/x", "a/other"]
         assert [store.read(f"a/new/{key}") for key in ("x", "b/c/y", "b/z")] == [b"1", b"2", b"3"]
 
-    def test_a_folder_that_holds_something_is_not_written_over(self, store: SessionStore) -> None:
-        """A folder with a key in it, or a key of its name, is a Conflict that names the key; an empty one is none."""
+    def test_a_folder_with_keys_is_not_replaced(self, store: SessionStore) -> None:
+        """A folder with a key in it, or a key of its name, is a WriteConflict with the key; an empty one is not."""
         for there in ("a/b/c", "d"):
             store.write(there, b"0")
             folder = there[0] + "/"
@@ -285,8 +427,8 @@ class SessionStoreConformance(StoreConformance):
         assert state(store) == {"a/b/c": b"0", "d": b"0", "empty/x": b"1"}
         assert store.folders("empty/") == []
 
-    def test_of_a_folder_that_cannot_be_written_nothing_is_there(self, store: SessionStore) -> None:
-        """Where a key is bad, comes twice or cannot be had, the error is told and there is no folder."""
+    def test_a_folder_that_cannot_be_written_does_not_appear(self, store: SessionStore) -> None:
+        """If a key is bad, comes twice or cannot be read, the error is raised and there is no folder."""
         wrong = [*BAD_KEYS, "x", "x/y", "x/y/z/"]
         for key in [key for key in wrong if key != "a/"]:
             with refused(ValueError):
@@ -301,8 +443,8 @@ class SessionStoreConformance(StoreConformance):
         assert not store.has_folder("a/")
         assert store.keys(empty=True) == []
 
-    def test_of_writers_of_the_same_folder_one_gets_through(self, store: SessionStore) -> None:
-        """Of several writers of one new folder exactly one writes it, whole; the others meet a Conflict."""
+    def test_of_writers_of_the_same_folder_one_succeeds(self, store: SessionStore) -> None:
+        """Of several writers of one new folder exactly one writes it, whole; the others get a WriteConflict."""
         start = Barrier(4)
 
         def attempt(writer: int) -> bool:
@@ -319,20 +461,20 @@ class SessionStoreConformance(StoreConformance):
         assert list(state(store).values()) == [b"%d" % won.index(True)] * 5
 
     def test_a_thread_may_hold_a_lock_twice(self, store: SessionStore) -> None:
-        """Who holds a lock and asks for it again does not wait for itself."""
+        """A thread that holds a lock and acquires it again does not wait."""
         with store.lock("a"), store.lock("a"):
             store.write("a/x", b"")
         assert store.keys() == ["a/x"]
 
     def test_one_runner_at_a_time(self, store: SessionStore) -> None:
-        """A second runner is refused at once, and welcome when the first has ended."""
+        """A second runner is refused at once, and accepted when the first has ended."""
         with store.run_lock("a"), refused(AlreadyRunning):
             store.run_lock("a").__enter__()
         with store.run_lock("a"):
             assert store.keys() == []
 
     def test_a_lock_keeps_others_out(self, store: SessionStore) -> None:
-        """Who holds a lock is alone: a counter that is read and written under it loses nothing."""
+        """A lock is exclusive: a counter that is read and written under it loses nothing."""
         store.write("a/n", b"0")
 
         def count(_: int) -> None:
@@ -345,7 +487,7 @@ class SessionStoreConformance(StoreConformance):
         assert store.read("a/n") == b"40"
 
     def test_locks_of_other_names_are_free(self, store: SessionStore) -> None:
-        """A lock keeps nobody from another one, and is free again after an error."""
+        """A lock does not block other names, and is released after an error."""
         with store.lock("a"), store.lock("b"), store.lock("a/b"):
             store.write("a/x", b"")
         with refused(ZeroDivisionError), store.lock("a"):

@@ -1,6 +1,6 @@
-"""Opening a store as settings say: by its type, its path and its options.
+"""Opening a store by its type, its path and its options.
 
-Settings may come from elsewhere: only those that are trusted run code, or lead out of the folder they are for.
+Settings may come from elsewhere: only trusted ones run code, or name a path outside of the base folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from haytham.storage.base import Store
 
 GROUP = "haytham.stores"
-OURS = {"file": "", "memory": "", "sqlite": "history.db"}  # and the path of each where none is given
+OURS = {"file": "", "memory": "", "sqlite": "history.db"}  # with their default paths
 _DOTTED = re.compile(r"\w+(\.\w+)*:\w+")
 _MEMORIES: dict[tuple[str, str], MemoryStore] = {}
 
@@ -37,49 +37,49 @@ def open_store(
 ) -> Store:
     """Open a store of a type: file, memory, sqlite, one that a package registers, or `package.module:Class`.
 
-    A path is taken from `base` on, and lies in it unless the settings may run code. Options are for the stores of
-    others, which are called with `path` and them; ours have none.
+    A path is relative to `base`, and in it unless the settings may run code. Options are for stores of other packages,
+    which are called with `path` and the options; the built-in ones have none.
     """
     if not isinstance(kind, str):
         raise InvalidArgument("storage type", kind, _allowed())
     root = Path(os.path.realpath(base))
-    place = _place(root, OURS.get(kind, "") if path is None else path, may_leave=may_run_code)
+    location = _resolve(root, OURS.get(kind, "") if path is None else path, may_leave=may_run_code)
     if kind in OURS:
-        return _open_ours(kind, root, place)
-    return _open_other(kind, _find(kind, may_run_code=may_run_code), {**(options or {}), "path": str(place)})
+        return _open_builtin(kind, root, location)
+    return _open_other(kind, _load(kind, may_run_code=may_run_code), {**(options or {}), "path": str(location)})
 
 
 def check_type(kind: str) -> None:
-    """Refuse a type that names no store: none of ours, none that is registered, and no `package.module:Class`."""
+    """Raise InvalidArgument if a type is neither built in, nor registered, nor a `package.module:Class`."""
     if kind not in OURS and kind not in _registered() and _DOTTED.fullmatch(kind) is None:
         raise InvalidArgument("storage type", kind, _allowed())
 
 
-def _place(base: Path, path: str, *, may_leave: bool) -> Path:
-    """Where a path leads. One within the base goes through no link; one that may leave it has all links followed."""
+def _resolve(base: Path, path: str, *, may_leave: bool) -> Path:
+    """Return an absolute path; raise if one in the base goes through a link, or if it may not leave the base."""
     if not isinstance(path, str) or "\0" in path:
         raise InvalidArgument("storage path", path, "a path")
-    place = Path(os.path.realpath(base / path))
-    if not may_leave and not place.is_relative_to(base):
+    location = Path(os.path.realpath(base / path))
+    if not may_leave and not location.is_relative_to(base):
         raise InvalidArgument("storage path", path, f"a path in {base}, as the settings are not trusted")
     written = Path(os.path.normpath(base / path))
-    if written.is_relative_to(base) and written != place:  # trust is in the settings, not in what lies in the folder
+    if written.is_relative_to(base) and written != location:  # the settings are trusted, not the files in the base
         raise InvalidArgument("storage path", path, f"a path that goes through no symbolic link in {base}")
-    return place
+    return location
 
 
-def _open_ours(kind: str, base: Path, place: Path) -> Store:
+def _open_builtin(kind: str, base: Path, location: Path) -> Store:
     if kind == "file":
-        return FileStore(place)
+        return FileStore(location)
     if kind == "memory":
-        return _MEMORIES.setdefault((str(base), str(place)), MemoryStore())
-    from haytham.storage.sqlite import SqliteStore  # noqa: PLC0415 - who keeps files need not load it
+        return _MEMORIES.setdefault((str(base), str(location)), MemoryStore())
+    from haytham.storage.sqlite import SqliteStore  # noqa: PLC0415 - only for stores of this type
 
-    return SqliteStore(place)
+    return SqliteStore(location)
 
 
-def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
-    """What makes stores of a type: by its name among the installed packages, else by module and name."""
+def _load(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
+    """Return the class of a type: registered by an installed package, else named by module and name."""
     check_type(kind)
     registered = _registered()
     if not may_run_code:
@@ -91,13 +91,13 @@ def _find(kind: str, *, may_run_code: bool) -> Callable[..., Any]:
 
 
 def is_registered(kind: str) -> bool:
-    """Whether an installed package registers stores of a type."""
+    """Return whether an installed package registers stores of a type."""
     return kind in _registered()
 
 
 def _registered() -> dict[str, Any]:
-    """The entry points for stores, by name."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it costs a command of ours its start
+    """Return the entry points of stores, by name."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and few commands need it
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
@@ -108,14 +108,14 @@ def _allowed() -> str:
 
 def _import(kind: str, load: Callable[[], Any]) -> Callable[..., Any]:
     try:
-        found: Callable[..., Any] = load()
+        loaded: Callable[..., Any] = load()
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise InvalidArgument("storage type", kind, f"one that can be imported ({error})") from error
-    return found
+    return loaded
 
 
 def _open_other(kind: str, make: Callable[..., Any], arguments: Mapping[str, Any]) -> Store:
-    """A store of somebody else's making, once it is sure that it is one."""
+    """Open a store of another package; raise if it lacks a verb."""
     try:
         store: Store = make(**arguments)
     except TypeError as error:

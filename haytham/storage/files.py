@@ -1,10 +1,8 @@
-"""Who holds a run lock: whether it is held is decided by the lock itself, the note beside it is for people only.
-
-A store in a folder: keys, links and locks; `disk` beside it does the writing. Nothing else writes session data.
+"""A store in a folder: keys, batches, links and locks. Nothing else writes session data.
 
 A write is a temporary file, fsync, replace, fsync of the folder: a reader sees the old bytes or the new ones, whatever
 is killed when. Names with a leading dot are never keys. Locks, caches and temporary files are in `.haytham/` of the
-base folder, which git ignores; where a folder is a mount of its own, temporary files are beside what they replace.
+base folder, which git ignores; in a folder that is a mount, temporary files are beside what they replace.
 """
 
 from __future__ import annotations
@@ -12,11 +10,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import socket
 import stat
-import threading
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,89 +22,44 @@ from haytham.storage import atomic
 from haytham.storage.base import (
     ABSENT,
     ANY,
+    Append,
+    Batch,
+    Delete,
+    Write,
     bytes_digest,
+    check_batch,
     check_files,
     check_folder,
     check_key,
     check_line,
     check_precondition,
     check_prefix,
+    current_digest,
+)
+from haytham.storage.journal import JournalFolder
+from haytham.storage.locks import (
+    HAS_FLOCK,
+    NOBODY,
+    HeldLocks,
+    LockOwner,
+    acquire,
+    is_held,
+    lock_open_file,
+    owner_note,
+    read_owner,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-HOST = socket.gethostname()
-
-
-@dataclass(frozen=True)
-class LockOwner:
-    """The process that took a run lock: its number, its host, and since when."""
-
-    process: str
-    host: str
-    since: str
-
-    def __str__(self) -> str:
-        return f"process {self.process} on host {self.host} since {self.since}"
-
-
-NOBODY = LockOwner("?", "?", "?")
-
-
-def read_owner(note: str) -> LockOwner | None:
-    """What a note says; None where there is none, or one that was cut off."""
-    try:
-        process, host, since, *_ = Path(note).read_text(encoding="utf-8").split("\n")
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    return LockOwner(process, host, since)
-
-
-def is_held(lock_file: str) -> bool:
-    """Return whether a process holds a lock file, by asking the system for a shared lock for an instant."""
-    try:
-        import fcntl  # noqa: PLC0415 - not on every system
-    except ImportError:
-        return _is_held_exclusively(lock_file)
-    try:
-        with Path(lock_file).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no such file, or one that may not be read: no lock that anybody could name
-        return False
-    return False
-
-
-def _is_held_exclusively(lock_file: str) -> bool:
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only where the system has no shared locks
-
-    try:
-        FileLock(lock_file, timeout=0).acquire().lock.release()
-    except Timeout:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 _LOCAL = ".haytham"
-_LOCKS, _CACHE, _TEMPORARY = "locks", "cache", "tmp"
+_LOCKS, _CACHE, _TEMPORARY, _JOURNALS = "locks", "cache", "tmp", "journals"
 _ABANDONED = 24 * 60 * 60.0  # seconds after which a temporary file has no writer any more
 _ALL = ""
 _PATIENCE = 60.0
-_POLL = 0.002
-_FRESH = 2.0
-_PROBE = 0.5  # seconds; longer than anybody takes who only asks whether a run lock is held
-
-
-class HeldLocks(threading.local):
-    """What a thread has of its own: the names of the locks it holds."""
-
-    def __init__(self) -> None:
-        self.held: list[str] = []
+_PROBE = 0.5  # seconds; longer than a process holds a run lock only to ask whether it is held
+_MOST_CHECKED = 4096
 
 
 class FileStore:
@@ -122,117 +72,65 @@ class FileStore:
         if os.path.lexists(self.base) and not self.base.is_dir():
             raise InvalidArgument("base folder", str(base_dir), "a folder; this is a file")
         self._root = str(self.base)
-        self._own = HeldLocks()
+        self._locks = HeldLocks()
+        self._checked: dict[str, tuple[int, int]] = {}  # device and inode of folders that no link leads to
+        self._cache: FileStore | None = None
+        self._journals = JournalFolder(
+            self._root, f"{self._root}/{_LOCAL}/{_JOURNALS}", partial(self._look, fresh=True)
+        )
+        self._journals.recover()
+
+    # Reading.
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
-        """The bytes of a file, or the first of them."""
-        path, is_there = self._find(key)
-        if not is_there:
-            raise NotFound("document", key)
+        """Return the bytes of a file, or the first of them."""
+        return self._read(key, limit=limit)
+
+    def read_from(self, key: str, offset: int) -> bytes:
+        """Return the bytes of a file from an offset on."""
+        return self._read(key, offset=offset)
+
+    def _read(self, key: str, *, limit: int | None = None, offset: int = 0) -> bytes:
+        path = f"{self._root}/{check_key(key)}"
+        if not atomic.HAS_NOFOLLOW or not self._is_known(_parent(path)):
+            self._look(path if not atomic.HAS_NOFOLLOW else _parent(path))
         try:
-            data = atomic.read_file(path, limit)
-        except FileNotFoundError:  # it went away in between
+            data = atomic.read_file(path, limit, offset)
+        except (FileNotFoundError, NotADirectoryError):
             raise NotFound("document", key) from None
+        except OSError:
+            self._look(path, fresh=True)  # which tells of a link
+            raise
         if data is None:
             raise InvalidArgument("key", key, "a file; this is a folder, a pipe or a device")
         return data
 
-    def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
-        """Replace a file, all or nothing, where what is there is as expected."""
-        path = self._name(key)
-        folder = path.rpartition("/")[0]
-        temporary = self._write_temporary(self._temporaries(), folder, data)
-        try:
-            self._look(folder)
-            self._put(key, temporary, path, expect)
-        except BaseException:
-            atomic.remove(temporary)
-            raise
-        atomic.sync_folder(folder)
-        return bytes_digest(data)
-
-    def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Replace several files, each all or nothing; their folders are synced once, at the end."""
-        seen: set[str] = set()
-        paths = {self._find(key, seen)[0]: data for key, data in files.items()}
-        room, temporaries = self._temporaries(), dict[str, str]()
-        try:
-            for path, data in paths.items():
-                temporaries[path] = self._write_temporary(room, path.rpartition("/")[0], data)
-            for folder in {path.rpartition("/")[0] for path in temporaries}:
-                self._look(folder)
-            for path, temporary in temporaries.items():
-                atomic.replace_file(temporary, path)
-        except BaseException:
-            for temporary in temporaries.values():
-                atomic.remove(temporary)
-            raise
-        for folder in {path.rpartition("/")[0]: None for path in paths}:
-            atomic.sync_folder(folder)
-
-    def write_folder(self, prefix: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Write a new folder under a temporary name, whole and synced, then give it its own name."""
-        folder = self._name(check_folder(prefix)[:-1])
-        parent = folder.rpartition("/")[0]
-        self._check_free(prefix, folder)
-        atomic.make_folder(parent)
-        temporary = atomic.temporary_name(self._temporaries(), self._mark(parent))
-        try:
-            atomic.write_tree(temporary, check_files(files))
-            self._look(folder)
-            self._name_folder(prefix, temporary, folder)
-        except BaseException:
-            atomic.remove(temporary)
-            raise
-
-    def append(self, key: str, line: bytes) -> None:
-        """Add a line to a file, whole or not at all; a line that a crash cut off is ended first."""
-        path = self._name(key)
-        folder = path.rpartition("/")[0]
-        atomic.make_folder(folder)
-        with self._lock(_ALL):
-            is_new = not os.path.lexists(path)
-            atomic.append_line(path, check_line(line), check=partial(self._check_same, path))
-        if is_new:
-            atomic.sync_folder(folder)
-
-    def delete(self, key: str) -> None:
-        """Remove a file, or a folder with all it holds: out of sight at once, then for good."""
-        path = self._name(key.removesuffix("/"))
-        folder = path.rpartition("/")[0]
-        if key.endswith("/") != Path(path).is_dir() or not os.path.lexists(path):
-            return
-        temporary = atomic.temporary_name(self._temporaries(), self._mark(folder))
-        with suppress(FileNotFoundError, NotADirectoryError):
-            moved = atomic.move_away(path, temporary)
-            atomic.sync_folder(folder)
-            atomic.remove(moved)
-
     def keys(self, prefix: str = "", *, depth: int | None = None, empty: bool = False) -> list[str]:
-        """The files below a folder, sorted; names with a leading dot are none."""
+        """Return the files below a folder, sorted; names with a leading dot are none."""
         start = check_prefix(prefix)
-        found = atomic.walk(self._folder(start), depth=depth, empty=empty)
-        return sorted([start + name for name in found] if start else found)
+        paths = atomic.walk(self._folder(start), depth=depth, empty=empty)
+        return sorted([start + path for path in paths] if start else paths)
+
+    def versions(
+        self, prefix: str = "", *, folders: Iterable[str] | None = None, empty: bool = False
+    ) -> dict[str, object | None]:
+        """Return the change tokens of the files below a folder, from one walk with one status a file."""
+        start = check_prefix(prefix)
+        within = None if folders is None else {check_folder(folder) for folder in folders}
+        now = clock.timestamp()
+        files = atomic.scan(self._folder(start), within=within, empty=empty)
+        return {start + path: None if about is None else atomic.change_token(about, now) for path, about in files}
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the folders in a folder, sorted; a link to a folder is none."""
+        """Return the names of the folders in a folder, sorted; a link to a folder is none."""
         return sorted(atomic.subfolders(self._folder(check_prefix(prefix))))
 
-    def ensure_folder(self, prefix: str) -> None:
-        """Make a folder, and sweep the temporary files that killed writers left in it."""
-        folder = self._folder(check_prefix(prefix))
-        atomic.make_folder(folder)
-        atomic.remove_temp_files(folder)
-        temporaries = self._local_path(_TEMPORARY)
-        if os.path.isdir(temporaries) and os.listdir(temporaries):
-            atomic.remove_temp_files(temporaries, self._mark(folder), before=clock.timestamp() - _ABANDONED)
-
     def has_folder(self, prefix: str) -> bool:
-        """Whether a folder is there, be it empty."""
+        """Return whether a folder exists, be it empty."""
         return os.path.isdir(self._folder(check_prefix(prefix)))
 
     def is_regular(self, key: str) -> bool:
-        """Whether a file is there that is no link, and is not reached through one."""
+        """Return whether a file exists that is no link, and is not reached through one."""
         try:
             about = self._look(f"{self._root}/{check_key(key)}")
         except SymbolicLink:
@@ -240,20 +138,169 @@ class FileStore:
         return about is not None and stat.S_ISREG(about.st_mode)
 
     def change_token(self, key: str) -> object | None:
-        """Identity, size and times of a file; None for a link, and for what changed a moment ago: clocks are coarse.
+        """Return identity, size and times of a file; None for a link, and for one that changed a moment ago.
 
-        Folders above it are not checked for links: bytes get here through `read`, which checks them.
+        Folders above it are not checked for links: its bytes are read through `read`, which checks them.
         """
         try:
             about = os.lstat(f"{self._root}/{check_key(key)}")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if not stat.S_ISREG(about.st_mode) or clock.timestamp() - max(about.st_mtime, about.st_ctime) < _FRESH:
-            return None
-        return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+        return atomic.change_token(about, clock.timestamp())
+
+    # Writing.
+
+    def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
+        """Replace a file, all or nothing, if the present bytes are as expected."""
+        return self.commit(Batch((Write(key, data, expect),)))[key]
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Replace several files in order, each all or nothing."""
+        self.commit(Batch(tuple(Write(key, data) for key, data in files.items())))
+
+    def append(self, key: str, line: bytes) -> None:
+        """Append a line to a file, whole or not at all; an incomplete line that a crash left is ended first."""
+        self.commit(Batch(appends=(Append(key, check_line(line)),)))
+
+    def delete(self, key: str) -> None:
+        """Delete a file, or a folder with everything in it: first its name, then its bytes."""
+        self.commit(Batch(deletes=(Delete(key),)))
+
+    def commit(self, batch: Batch) -> dict[str, str]:
+        """Apply a batch: write and sync all temporary files, rename them in order, append, delete, sync the folders."""
+        check_batch(batch)
+        self._journals.settle_below(batch.changed_keys())
+        expectations = batch.expectations()
+        with self._exclusive(expectations):
+            for key, expect in expectations.items():
+                check_precondition(key, expect, current_digest(self, key))
+            self._apply(batch)
+        return {change.key: bytes_digest(change.data) for change in batch.writes}
+
+    def _apply(self, batch: Batch) -> None:
+        writes = [(self._target(change.key), change.data) for change in batch.writes]
+        appends = [(self._target(change.key), change.lines) for change in batch.appends]
+        deletes = [path for change in batch.deletes if (path := self._existing(change.key))]
+        made = [self._folder(folder) for folder in batch.folders]
+        changed = dict.fromkeys(_parent(path) for path, _ in writes)
+        for folder in atomic.make_folders([*made, *changed, *(_parent(path) for path, _ in appends)]):
+            atomic.sync_folder(folder)
+        self._replace(writes)
+        for path, lines in appends:
+            if self._append(path, lines):
+                changed[_parent(path)] = None
+        folders = [self._move_away(path) for path in deletes]
+        changed |= dict.fromkeys(map(_parent, deletes))
+        for folder in changed:
+            if not any(f"{folder}/".startswith(f"{path}/") for path in deletes):
+                atomic.sync_folder(folder)
+        for folder in folders:
+            atomic.remove(folder)
+        if folders:
+            self._journals.discard(change.key for change in batch.deletes if change.key.endswith("/"))
+
+    def _target(self, key: str) -> str:
+        """Return the path of a key to be written; raise if it is a link, or a folder."""
+        path = f"{self._root}/{key}"
+        about = self._look(path)
+        if about is not None and stat.S_ISDIR(about.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return path
+
+    def _existing(self, key: str) -> str | None:
+        """Return the path of a key or folder to be deleted; None if there is nothing of that kind."""
+        path = f"{self._root}/{key.removesuffix('/')}"
+        about = self._look(path)
+        return path if about is not None and stat.S_ISDIR(about.st_mode) == key.endswith("/") else None
+
+    def _replace(self, writes: Sequence[tuple[str, bytes]]) -> None:
+        """Write all temporary files, sync them together, and rename them in order."""
+        if not writes:
+            return
+        room = self._temporaries()
+        temporaries = [atomic.temporary_name(room, self._mark(_parent(path))) for path, _ in writes]
+        atomic.write_temporaries([(name, data) for name, (_, data) in zip(temporaries, writes, strict=True)])
+        try:
+            self._look_again(path for path, _ in writes)
+            for name, (path, _) in zip(temporaries, writes, strict=True):
+                atomic.replace_file(name, path)
+        except BaseException:
+            for name in temporaries:
+                atomic.remove(name)
+            raise
+
+    def _append(self, path: str, lines: bytes) -> bool:
+        """Append lines to a file that no other writer appends to meanwhile; return whether it is new."""
+        with nullcontext() if HAS_FLOCK else self._lock(_ALL):
+            return atomic.append_lines(path, lines, check=lambda file: self._claim(path, file))
+
+    def _claim(self, path: str, file: int) -> None:
+        """Lock an open file against other writers; raise if it is not the one at its path, reached without links."""
+        if not lock_open_file(file, _PATIENCE):
+            raise LockTimeout(path.removeprefix(f"{self._root}/"), _PATIENCE)
+        about = self._look(path, fresh=True)
+        if about is None or not os.path.samestat(about, os.fstat(file)):
+            raise OSError(errno.ESTALE, "was replaced while it was opened", path)
+
+    def _move_away(self, path: str) -> str:
+        """Remove a file, or move a folder away; return the path that is left to be removed."""
+        if not os.path.isdir(path):
+            atomic.remove(path)
+            return path
+        temporary = atomic.temporary_name(self._temporaries(), self._mark(_parent(path)))
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return atomic.move_away(path, temporary)
+        return temporary
+
+    def write_folder(self, prefix: str, files: Iterable[tuple[str, bytes]]) -> None:
+        """Write a new folder under a temporary name, sync one copy of its files, then give it its own name."""
+        folder = self._folder(check_folder(prefix))
+        self._check_free(prefix, folder)
+        atomic.make_folder(_parent(folder))
+        temporary = atomic.temporary_name(self._temporaries(), self._mark(_parent(folder)))
+        written: list[tuple[str, bytes]] = []
+        copy = ""
+        try:
+            atomic.write_tree(temporary, _recorded(check_files(files), written), durable=False)
+            self._make_local(self._local_path(_JOURNALS))
+            copy = self._journals.write(prefix, written)
+            if not copy:
+                atomic.sync_tree(temporary)
+            self._look(folder, fresh=True)
+            self._publish(prefix, temporary, folder)
+        except BaseException:
+            atomic.remove(temporary)
+            if copy:
+                atomic.remove(copy)
+            raise
+        if copy:
+            with suppress(OSError):  # the folder itself is written
+                self._journals.keep_only(copy)
+
+    def _publish(self, prefix: str, temporary: str, folder: str) -> None:
+        try:
+            atomic.publish_folder(temporary, folder)
+        except FileExistsError:  # another process wrote to it in between
+            self._check_free(prefix, folder)
+            raise
+
+    def _check_free(self, prefix: str, folder: str) -> None:
+        """Raise WriteConflict if a folder that is to be new has something in it."""
+        path = atomic.blocking_path(folder)
+        if path is not None:
+            raise WriteConflict(prefix, ABSENT, path.removeprefix(f"{self._root}/"))
+
+    def ensure_folder(self, prefix: str) -> None:
+        """Make a folder, and remove the temporary files that killed writers left in it."""
+        folder = self._folder(check_prefix(prefix))
+        atomic.make_folder(folder)
+        atomic.remove_temp_files(folder)
+        temporaries = self._local_path(_TEMPORARY)
+        if os.path.isdir(temporaries) and os.listdir(temporaries):
+            atomic.remove_temp_files(temporaries, self._mark(folder), before=clock.timestamp() - _ABANDONED)
 
     def write_setting(self, name: str, data: bytes) -> None:
-        """Write a file with a leading dot in the base folder, which is no key; one that is there stays as it is."""
+        """Write a file with a leading dot in the base folder, which is no key; leave one that exists as it is."""
         path = f"{self._root}/.{check_key(name)}"
         if os.path.lexists(path):
             return
@@ -261,7 +308,7 @@ class FileStore:
             if not os.path.lexists(path):
                 atomic.remove_temp_files(self._temporaries(), self._mark(path))
                 temporary = atomic.temporary_name(self._temporaries(), self._mark(path))
-                atomic.write_temporary(temporary, data)
+                atomic.write_temporaries([(temporary, data)])
                 try:
                     atomic.replace_file(temporary, path)
                 except BaseException:
@@ -270,87 +317,81 @@ class FileStore:
 
     @property
     def cache(self) -> FileStore:
-        """The store of what can be computed again, on this machine only."""
-        return FileStore(self._local_path(_CACHE))
+        """The store of what can be computed again, local to this machine."""
+        path = self._local_path(_CACHE)
+        if self._cache is None:
+            self._cache = FileStore(path)
+        return self._cache
 
     def close(self) -> None:
-        """Nothing is held open between calls."""
+        """Do nothing: no file is open between calls."""
+
+    # Locks.
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Hold the write lock of a name; it is let go when the process dies."""
-        if name in self._own.held:
+        """Hold the write lock of a name; the system releases it when the process dies."""
+        if name in self._locks.names:
             yield
             return
+        self._checked.clear()
         with self._lock(f"{check_key(name)}/"):
-            self._own.held.append(name)
+            self._locks.names.append(name)
             try:
                 yield
             finally:
-                self._own.held.remove(name)
+                self._locks.names.remove(name)
 
     @contextmanager
     def run_lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of a runner, however long it runs; Running, with who holds it, where another one does.
-
-        The system releases it when the process dies. The note beside it only tells people who holds it.
-        """
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
-
+        """Hold the lock of a runner, however long it runs; AlreadyRunning, with its owner, if another one does."""
+        self._checked.clear()
         note = self._note(name)
-        lock = FileLock(self._local(f"{_LOCKS}/{name}/.run"), timeout=_PROBE, poll_interval=_POLL)
+        release = self._acquire(f"{_LOCKS}/{name}/.run", _PROBE)
+        if release is None:
+            raise AlreadyRunning(name, str(read_owner(note) or NOBODY))
         try:
-            lock.acquire()
-        except Timeout:
-            raise AlreadyRunning(name, str(read_owner(note) or NOBODY)) from None
-        try:
-            note = self._local(f"{_LOCKS}/{name}/.runner")
-            Path(note).write_text(f"{os.getpid()}\n{HOST}\n{clock.now()}\n", encoding="utf-8")
+            Path(note).write_bytes(owner_note())
             try:
                 yield
             finally:
                 atomic.remove(note)
         finally:
-            lock.release()
+            release()
 
     def lock_owner(self, name: str) -> LockOwner | None:
         """Return who holds the run lock, or None if it is free; nothing is written."""
         owner = read_owner(self._note(name))
-        return owner if owner is not None and is_held(self._run_file(name)) else None
-
-    def _run_file(self, name: str) -> str:
-        run = f"{self._root}/{_LOCAL}/{_LOCKS}/{check_key(name)}/.run"
-        self._look(run)
-        return run
+        return owner if owner is not None and is_held(self._local_path(f"{_LOCKS}/{name}/.run")) else None
 
     def _note(self, name: str) -> str:
-        note = f"{self._root}/{_LOCAL}/{_LOCKS}/{check_key(name)}/.runner"
-        self._look(note)
-        return note
+        return self._local_path(f"{_LOCKS}/{check_key(name)}/.runner")
 
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
-        """Hold the lock file of a folder, whose own name no key can have."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 - who only reads need not load it
-
-        path = self._local(f"{_LOCKS}/{folder}.lock")
-        lock = FileLock(path, timeout=_PATIENCE, poll_interval=_POLL)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise LockTimeout(folder.rstrip("/") or "the store", _PATIENCE) from None
+        """Hold the lock file of a folder, which no key can be."""
+        release = self._acquire(f"{_LOCKS}/{folder}.lock", _PATIENCE)
+        if release is None:
+            raise LockTimeout(folder.rstrip("/") or "the store", _PATIENCE)
         try:
             yield
         finally:
-            lock.release()
+            release()
 
-    def _local(self, name: str) -> str:
-        """Return the path of a file of this machine's own, and make its folder; SymbolicLink where a part is one."""
+    def _acquire(self, name: str, timeout: float) -> Callable[[], None] | None:
         path = self._local_path(name)
-        self._make_local(path.rpartition("/")[0])
-        return path
+        self._make_local(_parent(path))
+        return acquire(path, timeout)
+
+    def _exclusive(self, keys: Iterable[str]) -> AbstractContextManager[None]:
+        """Keep other writers of keys away: by locks that this thread holds already, else by the lock of all keys."""
+        held = tuple(f"{name}/" for name in self._locks.names)
+        return nullcontext() if all(key.startswith(held) for key in keys) else self._lock(_ALL)
+
+    # Files of this machine.
 
     def _local_path(self, name: str) -> str:
+        """Return the path of a file that is local to this machine; raise SymbolicLink if a part of it is a link."""
         path = f"{self._root}/{_LOCAL}/{name}"
         self._look(path)
         return path
@@ -370,31 +411,30 @@ class FileStore:
         return folder
 
     def _mark(self, folder: str) -> str:
-        """Return what marks the temporary files of a folder, so that only they are swept under its lock."""
+        """Return the mark of a folder's temporary files, so that only they are removed under its lock."""
         name = os.fsencode(folder.removeprefix(self._root))
         return f"{hashlib.sha256(name).hexdigest()[:16]}-"
 
-    def _write_temporary(self, temporaries: str, folder: str, data: bytes) -> str:
-        """Write a temporary file that will move to a folder, which is made where it is missing; return its path."""
-        atomic.make_folder(folder)
-        temporary = atomic.temporary_name(temporaries, self._mark(folder))
-        atomic.write_temporary(temporary, data)
-        return temporary
+    # Links.
 
-    def _name(self, key: str) -> str:
-        return self._find(key)[0]
+    def _folder(self, prefix: str) -> str:
+        """Return the path of a folder; raise SymbolicLink if a part of it is a link."""
+        if not prefix:
+            return self._root
+        path = f"{self._root}/{prefix[:-1]}"
+        if not self._is_known(path):
+            self._look(path)
+        return path
 
-    def _find(self, key: str, seen: set[str] | None = None) -> tuple[str, bool]:
-        """Return the path of a key, and whether anything is there; raise SymbolicLink where a part of it is a link."""
-        path = f"{self._root}/{check_key(key)}"
-        return path, self._look(path, seen) is not None
+    def _look(self, path: str, *, fresh: bool = False, seen: set[str] | None = None) -> os.stat_result | None:
+        """Return the status of a path below the base, or None; raise SymbolicLink if a part of the path is a link.
 
-    def _look(self, path: str, seen: set[str] | None = None) -> os.stat_result | None:
-        """Return what is at a path below the base, or None; raise SymbolicLink where a part of the path is a link.
-
-        Parts in `seen` were looked at before; those that are no links are added to it. Who writes looks a second time,
-        once the temporary file is there: a folder replaced by a link meanwhile is noticed before a name is given.
+        Folders that were checked before are known by device and inode, unless all parts are to be checked afresh; of
+        those, parts in `seen` are skipped, and parts that are no links are added to it.
         """
+        folder = _parent(path)
+        if not fresh and len(folder) > len(self._root) and self._is_known(folder):
+            return self._look_at(path, path)
         end, about = len(self._root), None
         while end < len(path):
             slash = path.find("/", end + 1)
@@ -402,58 +442,55 @@ class FileStore:
             part = path[:end]
             if seen is not None and part in seen:
                 continue
-            try:
-                about = os.lstat(part)
-            except (FileNotFoundError, NotADirectoryError):
+            about = self._look_at(path, part)
+            if about is None:
                 return None
-            if stat.S_ISLNK(about.st_mode):
-                raise self._link_error(path, part)
             if seen is not None:
                 seen.add(part)
         return about
 
+    def _is_known(self, folder: str) -> bool:
+        """Return whether a path leads to the same folder as when each part of it was found to be no link."""
+        identity = self._checked.get(folder)
+        if identity is None:
+            return False
+        try:
+            about = os.stat(folder)
+        except OSError:
+            return False
+        return identity == (about.st_dev, about.st_ino)
+
+    def _look_at(self, path: str, part: str) -> os.stat_result | None:
+        try:
+            about = os.lstat(part)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if stat.S_ISLNK(about.st_mode):
+            raise self._link_error(path, part)
+        if stat.S_ISDIR(about.st_mode):
+            if len(self._checked) >= _MOST_CHECKED:
+                self._checked.clear()
+            self._checked[part] = about.st_dev, about.st_ino
+        return about
+
+    def _look_again(self, paths: Iterable[str]) -> None:
+        """Check the folders of paths afresh, each once: a link that replaced one meanwhile is not followed."""
+        seen: set[str] = set()
+        for folder in dict.fromkeys(map(_parent, paths)):
+            self._look(folder, fresh=True, seen=seen)
+
     def _link_error(self, path: str, link: str) -> SymbolicLink:
-        key, name = (one.removeprefix(f"{self._root}/") for one in (path, link))
+        key, name = (part.removeprefix(f"{self._root}/") for part in (path, link))
         leads_out = not Path(os.path.realpath(link)).is_relative_to(self.base)
         return SymbolicLink(key, name, self._root if leads_out else "")
 
-    def _check_same(self, path: str, opened: os.stat_result) -> None:
-        """Refuse an open file that is not the one at its path, reached without links."""
-        about = self._look(path)
-        if about is None or not os.path.samestat(about, opened):
-            raise OSError(errno.ESTALE, "was replaced while it was opened", path)
 
-    def _folder(self, prefix: str) -> str:
-        return self._name(prefix[:-1]) if prefix else self._root
+def _recorded(files: Iterable[tuple[str, bytes]], written: list[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Yield files, and add each to a list."""
+    for item in files:
+        written.append(item)
+        yield item
 
-    def _put(self, key: str, temporary: str, path: str, expect: str) -> None:
-        if expect == ANY:
-            atomic.replace_file(temporary, path)
-            return
-        with self._alone(key):
-            check_precondition(key, expect, self._found(key))
-            atomic.replace_file(temporary, path)
 
-    def _alone(self, key: str) -> AbstractContextManager[None]:
-        """Keep other writers of a key away: by the lock its writer holds already, else by one for all keys."""
-        covered = any(key.startswith(f"{name}/") for name in self._own.held)
-        return nullcontext() if covered else self._lock(_ALL)
-
-    def _name_folder(self, prefix: str, temporary: str, folder: str) -> None:
-        try:
-            atomic.publish_folder(temporary, folder)
-        except FileExistsError:  # somebody wrote to it in between
-            self._check_free(prefix, folder)
-            raise
-
-    def _check_free(self, prefix: str, folder: str) -> None:
-        """Raise Conflict where a folder that is to be new holds something."""
-        held = atomic.blocking_path(folder)
-        if held is not None:
-            raise WriteConflict(prefix, ABSENT, held.removeprefix(f"{self._root}/"))
-
-    def _found(self, key: str) -> str | None:
-        try:
-            return bytes_digest(self.read(key))
-        except FileNotFoundError:
-            return None
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

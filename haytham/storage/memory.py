@@ -11,7 +11,12 @@ from haytham.errors import AlreadyRunning, InvalidArgument, NotFound, WriteConfl
 from haytham.storage.base import (
     ABSENT,
     ANY,
+    Append,
+    Batch,
+    Delete,
+    Write,
     bytes_digest,
+    check_batch,
     check_files,
     check_folder,
     check_key,
@@ -35,95 +40,112 @@ class MemoryStore:
         self._runs: dict[str, threading.Lock] = {}
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
-        """The bytes under a key, or the first of them."""
+        """Return the bytes under a key, or the first of them."""
         with self._guard:
-            found = self._bytes.get(check_key(key))
-        if found is None:
+            data = self._bytes.get(check_key(key))
+        if data is None:
             raise NotFound("document", key)
-        return found[:limit]
+        return data[:limit]
 
     def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
-        """Put bytes under a key where what is there is as expected."""
-        check_key(key)
-        with self._guard:
-            before = self._bytes.get(key)
-            check_precondition(key, expect, None if before is None else bytes_digest(before))
-            self._bytes[key] = bytes(data)
-            self._folders |= _folders_of([key])
-        return bytes_digest(data)
+        """Write bytes under a key if the present ones are as expected."""
+        return self.commit(Batch((Write(key, data, expect),)))[key]
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Put bytes under several keys, all at one moment."""
-        new = {check_key(key): bytes(data) for key, data in files.items()}
+        """Write several keys, all at one moment."""
+        self.commit(Batch(tuple(Write(key, data) for key, data in files.items())))
+
+    def commit(self, batch: Batch) -> dict[str, str]:
+        """Apply a batch, at one moment."""
+        check_batch(batch)
+        written = {change.key: bytes(change.data) for change in batch.writes}
         with self._guard:
-            self._bytes |= new
-            self._folders |= _folders_of(new)
+            for key, expect in batch.expectations().items():
+                present = self._bytes.get(key)
+                check_precondition(key, expect, None if present is None else bytes_digest(present))
+            self._bytes |= written
+            for key, lines in batch.appends:
+                self._bytes[key] = self._bytes.get(key, b"") + lines
+            self._folders |= _folders_of([*batch.folders, *written, *(change.key for change in batch.appends)])
+            for change in batch.deletes:
+                self._delete(change.key)
+        return {key: bytes_digest(data) for key, data in written.items()}
 
     def write_folder(self, prefix: str, files: Iterable[tuple[str, bytes]]) -> None:
-        """Put all keys of a new folder, at one moment."""
+        """Write all keys of a new folder, at one moment."""
         start = check_folder(prefix)
         new = _new_files(files)
         with self._guard:
-            held = min((key for key in self._bytes if f"{key}/".startswith(start)), default=None)
-            if held is not None:
-                raise WriteConflict(prefix, ABSENT, held)
+            present = min((key for key in self._bytes if f"{key}/".startswith(start)), default=None)
+            if present is not None:
+                raise WriteConflict(prefix, ABSENT, present)
             self._bytes |= {start + key: data for key, data in new.items() if not key.endswith("/")}
             self._folders = {folder for folder in self._folders if not folder.startswith(start)}
             self._folders |= _folders_of([start, *(start + key for key in new)])
 
     def append(self, key: str, line: bytes) -> None:
-        """Add a line to the bytes under a key."""
-        check_line(line)
-        with self._guard:
-            self._bytes[check_key(key)] = self._bytes.get(key, b"") + line
-            self._folders |= _folders_of([key])
+        """Append a line to the bytes under a key."""
+        self.commit(Batch(appends=(Append(key, check_line(line)),)))
 
     def delete(self, key: str) -> None:
-        """Remove the bytes under a key, or under all keys of a folder."""
-        check_key(key.removesuffix("/"))
-        with self._guard:
-            below = [other for other in self._bytes if key.endswith("/") and other.startswith(key)]
-            for gone in [key, *below]:
-                self._bytes.pop(gone, None)
-            self._folders = {folder for folder in self._folders if not (key.endswith("/") and folder.startswith(key))}
+        """Delete a key, or all keys of a folder."""
+        self.commit(Batch(deletes=(Delete(key),)))
+
+    def _delete(self, key: str) -> None:
+        if not key.endswith("/"):
+            self._bytes.pop(key, None)
+            return
+        self._bytes = {other: data for other, data in self._bytes.items() if not other.startswith(key)}
+        self._folders = {folder for folder in self._folders if not folder.startswith(key)}
 
     def keys(self, prefix: str = "", *, depth: int | None = None, empty: bool = False) -> list[str]:
-        """The keys that start with a prefix, sorted; with `empty`, so are the folders that hold nothing."""
+        """Return the keys that start with a prefix, sorted; with `empty` also folders without entries."""
         start = check_prefix(prefix)
         with self._guard:
             names = chain(self._bytes, self._empty_folders() if empty else ())
-            found = sorted(name for name in names if name.startswith(start) and name != start)
-        return [name for name in found if depth is None or name[:-1].count("/", len(start)) < depth]
+            below = sorted(name for name in names if name.startswith(start) and name != start)
+        return [name for name in below if depth is None or name[:-1].count("/", len(start)) < depth]
+
+    def versions(
+        self, prefix: str = "", *, folders: Iterable[str] | None = None, empty: bool = False
+    ) -> dict[str, object | None]:
+        """Return the bytes of the keys below a folder as their change tokens."""
+        start = check_prefix(prefix)
+        within = None if folders is None else tuple(start + check_folder(folder) for folder in folders)
+        keys = self.keys(prefix, empty=empty)
+        listed = [key for key in keys if within is None or key.startswith(within) or "/" not in key[len(start) :]]
+        with self._guard:
+            return {key: self._bytes.get(key) for key in listed if key.endswith("/") or key in self._bytes}
 
     def folders(self, prefix: str = "") -> list[str]:
-        """The names of the folders directly below a prefix, sorted."""
+        """Return the names of the folders directly below a prefix, sorted."""
         start = check_prefix(prefix)
         with self._guard:
             below = [folder[len(start) : -1] for folder in self._folders if folder.startswith(start)]
         return sorted(name for name in below if name and "/" not in name)
 
     def ensure_folder(self, prefix: str) -> None:
-        """Take note of a folder; a crash leaves nothing in it."""
+        """Make a folder; a crash leaves nothing in it."""
         with self._guard:
             self._folders |= _folders_of([check_prefix(prefix)])
 
     def has_folder(self, prefix: str) -> bool:
-        """Whether a folder was prepared or written to, and not deleted since."""
+        """Return whether a folder was made or written to, and not deleted since."""
         with self._guard:
             return check_prefix(prefix) in self._folders
 
     def is_regular(self, key: str) -> bool:
-        """Whether a key is there."""
+        """Return whether a key exists."""
         with self._guard:
             return check_key(key) in self._bytes
 
     def change_token(self, key: str) -> object | None:
-        """The bytes themselves: to compare them is as cheap as anything."""
+        """Return the bytes themselves: comparing them is cheap."""
         with self._guard:
             return self._bytes.get(check_key(key))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
     @contextmanager
     def run_lock(self, name: str) -> Iterator[None]:
@@ -146,21 +168,21 @@ class MemoryStore:
             yield
 
     def _empty_folders(self) -> set[str]:
-        """The folders with neither a key nor a folder in them."""
+        """Return the folders with neither a key nor a folder in them."""
         return self._folders - _folders_of(self._bytes) - _folders_of(folder[:-1] for folder in self._folders)
 
 
 def _folders_of(keys: Iterable[str]) -> set[str]:
-    """The folders that keys, or folders, lie in; a folder lies in itself."""
-    found: set[str] = set()
+    """Return the folders above keys and folders; a folder counts as above itself."""
+    folders: set[str] = set()
     for key in keys:
         parts = key.split("/")[:-1]
-        found |= {"/".join(parts[: at + 1]) + "/" for at in range(len(parts))}
-    return found
+        folders |= {"/".join(parts[: at + 1]) + "/" for at in range(len(parts))}
+    return folders
 
 
 def _new_files(files: Iterable[tuple[str, bytes]]) -> dict[str, bytes]:
-    """The keys and bytes of a new folder; no key twice, nor one that is a folder, too."""
+    """Return the keys and bytes of a new folder; raise if a key comes twice, or is also a folder."""
     new: dict[str, bytes] = {}
     for key, data in check_files(files):
         if key in new and not key.endswith("/"):

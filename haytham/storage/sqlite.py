@@ -1,7 +1,7 @@
 """A store in one SQLite file: for history that many threads and processes write to, and that is moved as one file.
 
-Each verb is one transaction, on the disk before it returns. A file that is not a store of ours is refused and left as
-it is, and so is one with a link beside it that would have SQLite write elsewhere.
+Each call is one transaction, on the disk before it returns. A file that is no such store is refused and left as it is,
+and so is one with a link beside it that would make SQLite write elsewhere.
 """
 
 from __future__ import annotations
@@ -19,20 +19,38 @@ from typing import TYPE_CHECKING
 from haytham import clock
 from haytham.errors import InvalidArgument, LockTimeout, NotFound
 from haytham.storage import atomic
-from haytham.storage.base import ANY, bytes_digest, check_key, check_line, check_precondition, check_prefix
+from haytham.storage.base import (
+    ANY,
+    Append,
+    Batch,
+    Delete,
+    Write,
+    bytes_digest,
+    check_batch,
+    check_folder,
+    check_key,
+    check_line,
+    check_precondition,
+    check_prefix,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 _PATIENCE = 60.0
 _POLL = 0.002
-_ENTRY = "entry (key TEXT PRIMARY KEY NOT NULL, data BLOB NOT NULL)"
+_ENTRY = "entry (key TEXT PRIMARY KEY NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL)"
 _TABLES = "SELECT sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
 _FIND = "SELECT rowid FROM entry WHERE key = ?"
 _GET = "SELECT data FROM entry WHERE key = ?"
-_PUT = "INSERT INTO entry VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET data = excluded.data"
+_PUT = (  # a version is random: a counter would begin again after a delete
+    "INSERT INTO entry VALUES (?, ?, random())"
+    " ON CONFLICT (key) DO UPDATE SET data = excluded.data, version = excluded.version"
+)
 _REMOVE = "DELETE FROM entry WHERE key = ?"
 _REMOVE_BELOW = "DELETE FROM entry WHERE key >= ? AND key < ?"
+_VERSION = "SELECT version FROM entry WHERE key = ?"
+_VERSIONS_BELOW = "SELECT key, version FROM entry WHERE key >= ? AND key < ? ORDER BY key"
 _KEYS_BELOW = "SELECT key FROM entry WHERE key >= ? AND key < ? ORDER BY key"
 _BESIDE = ("-wal", "-shm", "-journal")
 _NOT_OURS = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CANTOPEN)
@@ -51,10 +69,10 @@ class SqliteStore:
         self._connections: dict[int, sqlite3.Connection] = {}  # by process: a fork must not touch its parent's
         weakref.finalize(self, _close, self._connections)
         with self._open():
-            pass  # a wrong path is told here, and not by the first verb
+            pass  # a wrong path is an error here, and not in the first call
 
     def read(self, key: str, *, limit: int | None = None) -> bytes:
-        """The bytes of a row, or only the first of them, without loading the others."""
+        """Return the bytes of a row, or only the first of them, without loading the others."""
         name = _check_text(key)
         with self._transaction("DEFERRED") as connection:
             row = connection.execute(_FIND, (name,)).fetchone()
@@ -64,50 +82,69 @@ class SqliteStore:
                 return blob.read(-1 if limit is None else limit)
 
     def write(self, key: str, data: bytes, *, expect: str = ANY) -> str:
-        """Put a row where what is there is as expected."""
-        name, digest = _check_text(key), bytes_digest(data)
-        with self._transaction() as connection:
-            if expect != ANY:
-                there = connection.execute(_GET, (name,)).fetchone()
-                check_precondition(key, expect, bytes_digest(there[0]) if there else None)
-            connection.execute(_PUT, (name, data))
-        return digest
-
-    def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Put several rows, all or none."""
-        rows = [(_check_text(key), memoryview(data)) for key, data in files.items()]
-        with self._transaction() as connection:
-            connection.executemany(_PUT, rows)
+        """Write a row if the present bytes are as expected."""
+        return self.commit(Batch((Write(key, data, expect),)))[key]
 
     def append(self, key: str, line: bytes) -> None:
-        """Add a line to a row."""
-        name, line = _check_text(key), check_line(line)
-        with self._transaction() as connection:
-            there = connection.execute(_GET, (name,)).fetchone()
-            connection.execute(_PUT, (name, there[0] + line if there else line))
+        """Append a line to a row."""
+        self.commit(Batch(appends=(Append(key, check_line(line)),)))
 
     def delete(self, key: str) -> None:
-        """Remove a row, or all rows of a folder."""
-        name = _check_text(key.removesuffix("/"))
+        """Delete a row, or all rows of a folder."""
+        self.commit(Batch(deletes=(Delete(key),)))
+
+    def commit(self, batch: Batch) -> dict[str, str]:
+        """Apply a batch in one transaction."""
+        check_batch(batch)
+        digests = {change.key: bytes_digest(change.data) for change in batch.writes}
+        for key in batch.changed_keys():
+            _check_text(key.removesuffix("/"))
         with self._transaction() as connection:
-            if key.endswith("/"):
-                connection.execute(_REMOVE_BELOW, _bounds(key))
-            else:
-                connection.execute(_REMOVE, (name,))
+            for key, expect in batch.expectations().items():
+                row = connection.execute(_GET, (key,)).fetchone()
+                check_precondition(key, expect, bytes_digest(row[0]) if row else None)
+            connection.executemany(_PUT, [(change.key, memoryview(change.data)) for change in batch.writes])
+            for key, lines in batch.appends:
+                row = connection.execute(_GET, (key,)).fetchone()
+                connection.execute(_PUT, (key, row[0] + lines if row else lines))
+            for change in batch.deletes:
+                is_folder = change.key.endswith("/")
+                bounds: tuple[object, ...] = _bounds(change.key) if is_folder else (change.key,)
+                connection.execute(_REMOVE_BELOW if is_folder else _REMOVE, bounds)
+        return digests
+
+    def versions(self, prefix: str = "", *, folders: Iterable[str] | None = None) -> dict[str, object | None]:
+        """Return the versions of the rows of a folder, from one query."""
+        start = check_prefix(prefix)
+        within = None if folders is None else tuple(start + check_folder(folder) for folder in folders)
+        with self._transaction("DEFERRED") as connection:
+            rows = connection.execute(_VERSIONS_BELOW, _bounds(start)).fetchall()
+        return {
+            key: version
+            for key, version in rows
+            if within is None or key.startswith(within) or "/" not in key[len(start) :]
+        }
+
+    def change_token(self, key: str) -> object | None:
+        """Return the version of a row."""
+        name = _check_text(key)
+        with self._transaction("DEFERRED") as connection:
+            row = connection.execute(_VERSION, (name,)).fetchone()
+        return row[0] if row else None
 
     def keys(self, prefix: str = "", *, depth: int | None = None) -> list[str]:
-        """The keys of a folder, in order; only the index is read."""
+        """Return the keys of a folder, sorted; only the index is read."""
         start = check_prefix(prefix)
         with self._transaction("DEFERRED") as connection:
-            found = [row[0] for row in connection.execute(_KEYS_BELOW, _bounds(start))]
-        return [key for key in found if depth is None or key.count("/", len(start)) < depth]
+            below = [row[0] for row in connection.execute(_KEYS_BELOW, _bounds(start))]
+        return [key for key in below if depth is None or key.count("/", len(start)) < depth]
 
     def ensure_folder(self, prefix: str) -> None:
-        """Nothing: a folder need not be made, and what a crash left SQLite clears by itself."""
+        """Do nothing: rows need no folder, and SQLite itself removes what a crash left."""
         check_prefix(prefix)
 
     def close(self) -> None:
-        """Close the database; a closed store refuses all other verbs."""
+        """Close the database; a closed store refuses all other calls."""
         with self._guard:
             self._is_closed = True
             _close(self._connections)
@@ -118,7 +155,7 @@ class SqliteStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Have the connection of this process to oneself; what SQLite raises is told in our words."""
+        """Have exclusive use of the connection of this process; raise SQLite's errors as those of a store."""
         with self._guard:
             if self._is_closed:
                 raise InvalidArgument("store", str(self.path), "one that is not closed")
@@ -131,7 +168,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Have the connection for one transaction, which an error undoes."""
+        """Run one transaction, which an error rolls back."""
         with self._open() as connection:
             connection.execute(f"BEGIN {kind}")
             try:
@@ -143,8 +180,8 @@ class SqliteStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a database, and make it where there is none."""
-    _check_place(path)
+    """Open a database; create it if it is missing."""
+    _check_path(path)
     atomic.make_folder(str(path.parent))
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     try:
@@ -155,7 +192,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_place(path: Path) -> None:
+def _check_path(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise InvalidArgument("database", str(path), "the path of a file; this is a folder, a pipe or a device")
     if any(Path(f"{path}{tail}").is_symlink() for tail in _BESIDE):
@@ -165,7 +202,7 @@ def _check_place(path: Path) -> None:
 
 
 def _set_up_in_time(path: Path, connection: sqlite3.Connection) -> None:
-    """Set a database up; SQLite does not wait by itself for who sets up the same new one at the same moment."""
+    """Set up a database; SQLite does not wait by itself for another process that sets up the same new one."""
     begun = clock.monotonic()
     while True:
         try:
@@ -177,7 +214,7 @@ def _set_up_in_time(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _set_up(path: Path, connection: sqlite3.Connection) -> None:
-    """Make a new database a store; one that holds anything else is not touched."""
+    """Create the table of a new database; raise if an existing one is no store, and leave it as it is."""
     tables = [row[0] for row in connection.execute(_TABLES)]
     if tables not in ([], [f"CREATE TABLE {_ENTRY}"]):
         raise InvalidArgument("database", str(path), "one that is a store; this one has tables of something else")
@@ -189,14 +226,14 @@ def _set_up(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _close(connections: dict[int, sqlite3.Connection]) -> None:
-    """Close the connection of this process, where there is one."""
+    """Close the connection of this process, if there is one."""
     connection = connections.pop(os.getpid(), None)
     if connection is not None:
         connection.close()
 
 
 def _error_of(path: Path, error: sqlite3.Error) -> Exception:
-    """What SQLite raised, as the error that other stores raise for the same."""
+    """Return the error that other stores raise in the same case."""
     if _is_busy(error):
         return LockTimeout(str(path), _PATIENCE)
     code = _code(error)
@@ -210,12 +247,12 @@ def _is_busy(error: sqlite3.Error) -> bool:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's number for an error, without what it adds to tell variants apart."""
+    """Return SQLite's primary code of an error."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _check_text(key: str) -> str:
-    """Refuse a key that no column of text can hold."""
+    """Return a key; raise if no column of text can hold it."""
     try:
         check_key(key).encode()
     except UnicodeEncodeError:
@@ -224,5 +261,5 @@ def _check_text(key: str) -> str:
 
 
 def _bounds(prefix: str) -> tuple[str, str | bytes]:
-    """The first key of a folder, and the first that is beyond it; in SQLite's order any bytes are beyond all text."""
+    """Return the first key of a folder, and the first beyond it; SQLite sorts any bytes after all text."""
     return (prefix, _check_text(prefix[:-1]) + chr(ord("/") + 1)) if prefix else ("", b"")

@@ -9,11 +9,12 @@ from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
 from haytham.events import Events
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.paths import EVENTS
 from haytham.session.plan import SessionPlan
 from haytham.session.review import ReviewGate
 from haytham.storage import FileStore
+from haytham.storage.base import Batch, bytes_digest
 
 AT_ONCE = RunOptions(backoff=0)
 
@@ -76,7 +77,7 @@ class Desk:
 
     def over(self, store):
         """The session over a store of the caller's."""
-        return Session(store, "p", "s")
+        return SessionDocuments(store, "p", "s")
 
     @property
     def gate(self):
@@ -88,7 +89,7 @@ class Desk:
         events = Events(session.store, session.prefix + EVENTS)
         given = {"ways": AT_ONCE, **given}
         outcome = asyncio.run(Runner(session, events, may_run_code=True, **given).run(by=by))
-        return outcome.status, outcome.phase.number if outcome.phase else None
+        return outcome.status, outcome.phase
 
     def approve(self, number, comments=""):
         return self.gate.decide(number, "approved", by="ann", comments=comments, changes=[])
@@ -123,7 +124,7 @@ class Desk:
 
     def feedback(self, number):
         found = self.session.read().feedback(self.phase(number))
-        return None if found is None else found.value
+        return None if found is None else found.value.to_value()
 
     def edit(self, number, agent, text):
         """Let a person write another text into an output."""
@@ -165,14 +166,15 @@ class Dying(FileStore):
         super().__init__(base)
         self.left, self.done = at, done
 
-    def write(self, key, data, **given):
-        return self._step(lambda: super(Dying, self).write(key, data, **given))
-
-    def append(self, key, line):
-        return self._step(lambda: super(Dying, self).append(key, line))
-
-    def delete(self, key):
-        return self._step(lambda: super(Dying, self).delete(key))
+    def commit(self, batch):
+        """Commit change by change: a process may die between any two of them."""
+        parts = [Batch(folders=(folder,)) for folder in batch.folders]
+        parts += [Batch(writes=(change,)) for change in batch.writes]
+        parts += [Batch(appends=(change,)) for change in batch.appends]
+        parts += [Batch(deletes=(change,)) for change in batch.deletes]
+        for part in parts:
+            self._step(lambda part=part: super(Dying, self).commit(part))
+        return {change.key: bytes_digest(change.data) for change in batch.writes}
 
     def _step(self, act):
         self.left -= 1

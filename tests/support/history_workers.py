@@ -14,7 +14,7 @@ from pathlib import Path
 from haytham import History
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import NotFound
-from haytham.session import Session
+from haytham.session import SessionDocuments
 from haytham.session.plan import summarize
 from haytham.storage import ANY, FileStore, bytes_digest
 from haytham.storage.base import check_precondition
@@ -55,7 +55,7 @@ def source(policy=""):
 
 def new_session(base, policy="", name="s", project="p", user="u"):
     """A session in which nothing was done."""
-    session = Session(FileStore(base), project, name)
+    session = SessionDocuments(FileStore(base), project, name)
     session.create(user_id=user, source=source(policy), mode="all")
     return session
 
@@ -74,12 +74,12 @@ def worked_session(base, policy="", **names):
 def copied(session, base):
     """The same session in another folder, with all of its project: quicker than to make one anew."""
     copy_of(session.store.base, base)
-    return Session(FileStore(base), session.project_id, session.session_id)
+    return SessionDocuments(FileStore(base), session.project_id, session.session_id)
 
 
 def again(session):
     """The session through objects made anew, as another process has it."""
-    return Session(FileStore(session.store.base), session.project_id, session.session_id)
+    return SessionDocuments(FileStore(session.store.base), session.project_id, session.session_id)
 
 
 def past(session, **given):

@@ -6,7 +6,8 @@ import os
 import signal
 import time
 
-from haytham.agents.base import Reply, adapter
+from haytham.agents.base import Reply
+from haytham.agents.registry import adapter
 from haytham.errors import AgentError
 
 SEEN = []

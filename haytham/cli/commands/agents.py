@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from haytham.cli.context import PHASE, AppContext, UsageError, echo, sanitize
-from haytham.cli.options import REPLAY, default_model, session_option
+from haytham.cli.options import default_model, session_option
 
 if TYPE_CHECKING:
-    from haytham.cli.asking import PromptPreview
-    from haytham.config.agent_spec import AgentSpec
-    from haytham.config.workflow import Phase, WorkflowFiles
-    from haytham.session import Session
+    from haytham.app.agents import AgentList, AgentListing
+    from haytham.app.preview import PromptPreview
 
 Row = dict[str, Any]
-_BUILT_IN = "idea_validation"
 _SHORT = 12
 
 
@@ -25,7 +23,7 @@ _SHORT = 12
 @session_option(argument=True)
 @click.option("--workflow", help="The agents of a workflow: a name, a folder or a workflow.yaml.")
 @click.pass_obj
-def agents(here: AppContext, /, session_name: str | None, workflow: str | None) -> None:
+def agents(context: AppContext, /, session_name: str | None, workflow: str | None) -> None:
     r"""List agents, and which model would answer for each.
 
     Those of a session; of a workflow, where one is named; of the built-in one, where there is no session.
@@ -37,43 +35,27 @@ def agents(here: AppContext, /, session_name: str | None, workflow: str | None) 
     """
     if workflow is not None and session_name is not None:
         raise UsageError("say whose agents are meant: those of a session or --workflow, not both")
-    if workflow is None and (session_name is not None or here.folders(None)):
-        _tell_of_session(here, here.resolve_session(session_name))
+    if workflow is None and (session_name is not None or context.workspace.folders()):
+        session = context.workspace.session(session_name)
+        found, ids = session.agents(), {"project": session.project_id, "session": session.session_id}
+        _answer(context, ids, f"session {session.id}, workflow {found.workflow}", found)
     else:
-        _tell_of_workflow(here, workflow or _BUILT_IN)
+        found = context.workspace.agents(workflow, model=default_model())
+        _answer(context, {"project": None, "session": None}, f"workflow {found.workflow}", found)
 
 
-def _tell_of_session(here: AppContext, session: Session) -> None:
-    from haytham.cli.trust import may_run_code  # noqa: PLC0415
-
-    reading = session.read()
-    manifest, source = reading.manifest.value, reading.workflow_files()
-    rows = _rows(reading.phases, source, manifest.get("model"), trusted=may_run_code(session))
-    ids = {"project": session.project_id, "session": session.session_id}
-    head = f"session {session.project_id}/{session.session_id}, workflow {manifest['workflow_type']}"
-    _answer(here, {**ids, "workflow": manifest["workflow_type"], "origin": manifest["origin"]}, head, rows)
-
-
-def _tell_of_workflow(here: AppContext, name: str) -> None:
-    from haytham.config.workflow import load_workflow  # noqa: PLC0415
-
-    source = load_workflow(name, Path())
-    rows = _rows(source.workflow.phases, source, default_model(), trusted=True)
-    facts = {"project": None, "session": None, "workflow": source.workflow.name, "origin": source.origin}
-    _answer(here, facts, f"workflow {source.workflow.name}", rows)
-
-
-def _answer(here: AppContext, facts: Row, head: str, rows: list[Row]) -> None:
-    lines = [head]
+def _answer(context: AppContext, ids: Row, head: str, found: AgentList) -> None:
+    rows, lines = [_row(agent) for agent in found.agents], [head]
+    facts = {**ids, "workflow": found.workflow, "origin": found.origin}
     for at, row in enumerate(rows):
         if at == 0 or rows[at - 1]["phase"] != row["phase"]:
             lines += ["", f"phase {row['phase']}, {row['phase_name']}"]
         lines += _lines(row)
-    here.output("agents", {**facts, "agents": rows}, sanitize("\n".join(lines)))
+    context.output("agents", {**facts, "agents": rows}, sanitize("\n".join(lines)))
 
 
 def _lines(row: Row) -> list[str]:
-    """An agent in a few lines: what it is for, who answers, what is asked of the answer, and its file."""
+    """Return an agent in a few lines: its description, models, contract, tools and file."""
     about = f": {' '.join(row['description'].split())}" if row["description"] else ""
     told = [("model", _model_words(row)), ("contract", row["contract"]), ("tools", ", ".join(row["tools"]))]
     told += [("file", row["file"])]
@@ -81,7 +63,7 @@ def _lines(row: Row) -> list[str]:
 
 
 def _model_words(row: Row) -> str:
-    """The models in the order they are tried."""
+    """Return the models in the order they are tried."""
     if row["replayed"]:
         return f"{row['models'][0]}, which answers for all"
     said = [model + (" (the default)" if row["inherits"][at] else "") for at, model in enumerate(row["models"])]
@@ -89,49 +71,17 @@ def _model_words(row: Row) -> str:
     return ", else ".join(said) + refused
 
 
-def _rows(phases: tuple[Phase, ...], source: WorkflowFiles, model: str | None, *, trusted: bool) -> list[Row]:
-    from haytham.config.agent_spec import read_agent  # noqa: PLC0415
-    from haytham.session.inputs import agent_texts  # noqa: PLC0415
-
-    texts = agent_texts(source.files)
-    specs = {name: read_agent(name, texts[name]) for phase in phases for name in phase.agents}
-    return [_row(phase, specs[name], source, model, trusted=trusted) for phase in phases for name in phase.agents]
+def _row(agent: AgentListing) -> Row:
+    row = {**asdict(agent), "models": list(agent.models), "inherits": list(agent.inherits), "tools": list(agent.tools)}
+    return {**{name: value for name, value in row.items() if name != "name"}, "file": _file(agent)}
 
 
-def _row(phase: Phase, spec: AgentSpec, source: WorkflowFiles, model: str | None, *, trusted: bool) -> Row:
-    from haytham.agents.base import DEFAULT_MODEL, runs_code  # noqa: PLC0415
-    from haytham.config.agent_spec import INHERIT  # noqa: PLC0415
-
-    default = model or DEFAULT_MODEL
-    replayed = default.startswith(REPLAY)
-    own = (INHERIT,) if replayed else spec.models or (INHERIT,)
-    models = dict.fromkeys(own)
-    answering = {default if name == INHERIT else name: name == INHERIT for name in models}
-    return {
-        "phase": phase.number,
-        "phase_name": phase.name,
-        "agent": spec.name,
-        "description": spec.description,
-        "models": list(answering),
-        "inherits": list(answering.values()),
-        "replayed": replayed,
-        "trusted": trusted or not any(map(runs_code, answering)),
-        "contract": spec.contract,
-        "tools": list(spec.tools),
-        "file": _file(source, spec.name),
-    }
-
-
-def _file(source: WorkflowFiles, agent: str) -> str:
-    """The file of an agent where it can be edited: in the folder that the workflow comes from."""
-    from haytham.config.workflow import agent_file  # noqa: PLC0415
-
-    origin = Path(source.origin)
-    if not origin.is_absolute():
-        return f"built in: {source.origin}/{agent_file(agent)}"
-    path = origin / agent_file(agent)
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def _file(agent: AgentListing) -> str:
+    """Return the file of an agent where it can be edited: in the folder that the workflow comes from."""
+    if agent.file is None:
+        return f"built in: {agent.name}"
+    context = Path.cwd()
+    return str(agent.file.relative_to(context) if agent.file.is_relative_to(context) else agent.file)
 
 
 @click.command
@@ -139,7 +89,7 @@ def _file(source: WorkflowFiles, agent: str) -> str:
 @click.argument("agent", required=False)
 @session_option(argument=False)
 @click.pass_obj
-def prompt(here: AppContext, /, phase: int, agent: str | None, session_name: str | None) -> None:
+def prompt(context: AppContext, /, phase: int, agent: str | None, session_name: str | None) -> None:
     r"""Show the exact text that an agent would get now.
 
     On standard error stands what it is made of: each part with its file and the start of its digest. `haytham show N
@@ -150,18 +100,11 @@ def prompt(here: AppContext, /, phase: int, agent: str | None, session_name: str
       haytham prompt 1
       haytham prompt 2 market_intelligence > prompt.md
     """
-    from haytham.cli.asking import preview_prompts  # noqa: PLC0415
-
-    session = here.resolve_session(session_name)
-    chosen = session.read().phase(phase)
-    if agent is not None and agent not in chosen.agents:
-        raise UsageError(
-            f"phase {phase}, {chosen.name}, has no agent {agent!r}; name one of {', '.join(chosen.agents)}"
-        )
-    found = preview_prompts(here, session, phase, chosen.agents if agent is None else (agent,))
+    session = context.workspace.session(session_name)
+    found = session.preview_prompts(phase, agent)
     ids = {"project": session.project_id, "session": session.session_id, "phase": phase}
-    here.output("prompt", {**ids, "prompts": [_facts(one) for one in found]}, _texts(found))
-    if not here.options.as_json and not here.options.quiet:
+    context.output("prompt", {**ids, "prompts": [_facts(one) for one in found]}, _texts(found))
+    if not context.options.as_json and not context.options.quiet:
         for one in found:
             echo("\n".join(_about(one)), err=True)
 
@@ -181,7 +124,7 @@ def _texts(found: list[PromptPreview]) -> str:
 
 
 def _about(question: PromptPreview) -> list[str]:
-    """What a prompt is made of, a line each, and what is to know about it."""
+    """Return the parts of a prompt, a line each, and notes about it."""
     width = max(len(part.name) for part in question.parts)
     digests = [part.digest.removeprefix("sha256:")[:_SHORT] for part in question.parts]
     told = zip(question.parts, digests, strict=True)

@@ -9,15 +9,13 @@ import click
 from haytham.cli.context import INVALID, AppContext, UsageError, echo, sanitize
 from haytham.cli.options import session_option
 from haytham.cli.output import assumed_words, limit_words, pluralize, spent_facts, spent_words, totals, unknown_words
-from haytham.errors import HaythamError
 from haytham.usage import UsageTotal, format_usd, sum_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from haytham.session import Session
+    from haytham.app.results import CostReport
     from haytham.session.spend_log import CallRecord
-    from haytham.session.view import SessionView
 
 Row = dict[str, Any]
 _HEADINGS = ("", "calls", "failed", "tokens in", "tokens out", "tokens", "cost", "seconds")
@@ -28,7 +26,7 @@ _INDENT = "  "
 @session_option(argument=True)
 @click.option("--all", "everywhere", is_flag=True, help="All sessions of all projects; what forks share counts once.")
 @click.pass_obj
-def cost(here: AppContext, /, session_name: str | None, *, everywhere: bool) -> None:
+def cost(context: AppContext, /, session_name: str | None, *, everywhere: bool) -> None:
     r"""Show where the money went.
 
     Calls, tokens and dollars by phase and agent, what a fork brought with it, and what is left of the limits. Agents
@@ -43,21 +41,19 @@ def cost(here: AppContext, /, session_name: str | None, *, everywhere: bool) -> 
     if everywhere and session_name is not None:
         raise UsageError("say whose cost is meant: that of a session or --all, not both")
     if everywhere:
-        _tell_all(here)
+        _print_all(context)
     else:
-        _tell_one(here, here.resolve_session(session_name))
+        _print_one(context, context.workspace.session(session_name).cost())
 
 
-def _tell_one(here: AppContext, session: Session) -> None:
-    reading = session.read()
-    facts = {"project": session.project_id, "session": session.session_id, **_facts(reading)}
-    here.output("cost", facts, sanitize("\n".join(_lines(reading, facts))))
+def _print_one(context: AppContext, report: CostReport) -> None:
+    facts = _facts(report)
+    context.output("cost", facts, sanitize("\n".join(_lines(report, facts))))
 
 
-def _facts(reading: SessionView) -> Row:
-    """All that was spent in a session, ready for JSON."""
-    calls = reading.spending().calls
-    names = {phase.number: phase.name for phase in reading.phases}
+def _facts(report: CostReport) -> Row:
+    """Return all that was spent in a session, ready for JSON."""
+    calls, names = report.spending.summary.calls, report.phases
     pairs = sorted({(call.phase, call.agent) for call in calls})
     agents = [
         {"phase": number, "agent": agent, **_spent([one for one in calls if (one.phase, one.agent) == (number, agent)])}
@@ -67,12 +63,13 @@ def _facts(reading: SessionView) -> Row:
         {"phase": number, "name": names.get(number, ""), **_spent([one for one in calls if one.phase == number])}
         for number in sorted({call.phase for call in calls})
     ]
-    inherited = _inherited(reading)
-    return {"agents": agents, "phases": phases, "own": _spent(calls), "inherited": inherited, **spent_facts(reading)}
+    ids = {"project": report.project_id, "session": report.session_id}
+    own = {"agents": agents, "phases": phases, "own": _spent(calls), "inherited": _inherited(report)}
+    return {**ids, **own, **spent_facts(report.spending)}
 
 
 def _spent(calls: Sequence[CallRecord]) -> Row:
-    """What calls took together; tokens in and out are null where no call tells them."""
+    """Return what calls took together; tokens in and out are null if no call reports them."""
     open_calls = [call for call in calls if call.settled is None]
     return {
         **totals(sum_usage(call.amount for call in calls)),
@@ -88,7 +85,7 @@ def _spent(calls: Sequence[CallRecord]) -> Row:
 
 
 def _added(rows: list[Row]) -> Row:
-    """What sums of calls come to in those of their facts that are counts and times."""
+    """Return the sums of counts and times of several rows."""
     counts = {name: _known(row[name] for row in rows) for name in ("failed", "input_tokens", "output_tokens")}
     return {
         **counts,
@@ -102,16 +99,16 @@ def _known(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _inherited(reading: SessionView) -> Row | None:
-    """What a fork brought with it; None for a session that is no fork, or brought nothing."""
-    total = reading.spending().inherited
-    return {"session": reading.manifest.value.get("forked_from"), **totals(total)} if total.calls else None
+def _inherited(report: CostReport) -> Row | None:
+    """Return what a fork brought with it; None for a session that is no fork, or brought nothing."""
+    total = report.spending.summary.inherited
+    return {"session": report.forked_from, **totals(total)} if total.calls else None
 
 
-def _lines(reading: SessionView, facts: Row) -> list[str]:
-    """A table of phases with their agents, what was brought along, the sum, and what more there is to say."""
+def _lines(report: CostReport, facts: Row) -> list[str]:
+    """Return a table of phases with their agents, what was brought along, the sum, and what more there is to say."""
     head = f"session {facts['project']}/{facts['session']}: "
-    account, limits = reading.spending(), reading.limits
+    account, limits = report.spending.summary, report.spending.limits
     if not account.total.calls:
         limit = limit_words(limits, account.total)
         return [head + "nothing was spent", *([f"limit: {limit}"] if limit else [])]
@@ -131,12 +128,12 @@ def _phase_rows(phase: Row, agents: list[Row]) -> list[tuple[str, Row]]:
 
 
 def _in_all(facts: Row) -> Row:
-    """What counts against the limits: calls of the session's own, and those before it."""
+    """Return what counts against the limits: the session's own calls and those before the fork."""
     return {**facts["own"], **facts["spent"]}
 
 
 def _unsettled(open_calls: Row) -> str:
-    """That calls were begun and never settled: somebody was killed in between, or is at it now."""
+    """Return a line for calls that were started and not settled: the process was killed, or is running now."""
     if not open_calls["calls"]:
         return ""
     what = f"{pluralize(open_calls['calls'], 'call')} begun and not settled"
@@ -172,40 +169,26 @@ def _cost(row: Row) -> str:
     return format_usd(row["cost"]) + (" + unknown" if row["unknown_costs"] else "")
 
 
-def _tell_all(here: AppContext) -> None:
-    """What all sessions spent; each call once, with the session that made it."""
-    readings, faults = _readings(here)
-    known = {(project, session) for project, session, _ in readings}
-    found = [{"project": project, "session": session, **_facts(reading)} for project, session, reading in readings]
+def _print_all(context: AppContext) -> None:
+    """Print what all sessions spent; each call once, with the session that made it."""
+    reports, faults = context.workspace.costs()
+    known = {(report.project_id, report.session_id) for report in reports}
+    found = [_facts(report) for report in reports]
     gone = _gone(found, known)
     total = _together([_total(row["own"]) for row in found] + [_total(row) for row in gone])
     rows = [(f"{row['project']}/{row['session']}", row["own"]) for row in found if row["own"]["calls"]]
     rows += [(f"{row['project']}/{row['session']}, which is gone", row) for row in gone]
     in_all = {**_added([row["own"] for row in found]), **totals(total)}
     text = render_cost_table([*rows, ("in all", in_all)]) if total.calls else ["nothing was spent"]
-    here.output("cost", {"sessions": found, "gone": gone, "spent": totals(total)}, sanitize("\n".join(text)))
+    context.output("cost", {"sessions": found, "gone": gone, "spent": totals(total)}, sanitize("\n".join(text)))
     for error in faults:
         echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
 
 
-def _readings(here: AppContext) -> tuple[list[tuple[str, str, SessionView]], list[HaythamError | OSError]]:
-    """All sessions that can be read, and what is wrong with the others."""
-    found, faults = [], []
-    for project, session in here.folders(None):
-        try:
-            reading = here.session(project, session).read()
-            _ = reading.phases, reading.limits
-        except (HaythamError, OSError) as error:
-            faults.append(error)
-        else:
-            found.append((project, session, reading))
-    return found, faults
-
-
 def _gone(found: list[Row], known: set[tuple[str, str]]) -> list[Row]:
-    """What forks brought with them from sessions that are there no more, each of those once."""
+    """Return what forks inherited from sessions that no longer exist, each of those once."""
     most: dict[tuple[str, str], Row] = {}
     for row in found:
         brought = row["inherited"]

@@ -6,35 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, PHASE, AppContext, UsageError, echo, sanitize
+from haytham.cli.context import INVALID, PHASE, AppContext, UsageError, echo, in_a_line, sanitize
 from haytham.cli.options import complete_snapshots, session_option
 
 if TYPE_CHECKING:
-    from haytham.cli.context import SessionListing
-    from haytham.config.workflow import Phase
-    from haytham.history.history import History
+    from haytham.app.results import SessionListing
+    from haytham.app.session import Session
     from haytham.history.snapshot import Snapshot
-    from haytham.session import Session
-    from haytham.session.view import SessionView
 
 
 @click.command("list")
 @click.pass_obj
-def list_(here: AppContext) -> None:
+def list_(context: AppContext) -> None:
     r"""List all sessions, the one changed last first.
 
     \b
     Example:
       haytham list --json
     """
-    found = sorted(here.sessions(), key=lambda one: (one.last_updated, one.session_id), reverse=True)
-    rows = [_row(one) for one in found]
-    width = max((len(one.name) for one in found), default=0)
-    lines = [f"{one.name:<{width}}  {one.status:<11}  {one.last_updated}".rstrip() for one in found]
-    nothing = f"there is no session in {here.base}/; start one with: haytham run IDEA"
-    here.output("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
-    faults = [one.error for one in found if one.error is not None]
-    for error in faults if not here.options.as_json else ():
+    listings = sorted(context.workspace.list(), key=lambda one: (one.last_updated, one.session_id), reverse=True)
+    rows, names = [_row(one) for one in listings], [in_a_line(one.id) for one in listings]
+    width = max(map(len, names), default=0)
+    about = zip(names, listings, strict=True)
+    lines = [f"{name:<{width}}  {one.status:<11}  {one.last_updated}".rstrip() for name, one in about]
+    nothing = f"there is no session in {context.base}/; start one with: haytham run IDEA"
+    context.output("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
+    faults = [one.error for one in listings if one.error is not None]
+    for error in faults if not context.options.as_json else ():
         echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
@@ -55,7 +53,7 @@ def _row(one: SessionListing) -> dict[str, Any]:
 @click.option("--at", metavar="ID", help="As it was in a snapshot, by number or id.", shell_complete=complete_snapshots)
 @click.option("--path", help="With --at: any document of the session, by its path.")
 @click.pass_obj
-def show(here: AppContext, /, phase: int | None, agent: str | None, **given: Any) -> None:
+def show(context: AppContext, /, phase: int | None, agent: str | None, **given: Any) -> None:
     r"""Show what agents wrote, or were asked.
 
     Without PHASE, in the one saved last.
@@ -68,59 +66,56 @@ def show(here: AppContext, /, phase: int | None, agent: str | None, **given: Any
       haytham show 2 --at 9f3ac1
       haytham show --at 4 --path state.md
     """
-    from haytham.session.plan import summarize  # noqa: PLC0415
-
+    workspace = context.workspace
     if given["path"] is not None:
         if given["at"] is None or phase is not None:
             raise UsageError("--path is for a document of a snapshot: haytham show --at ID --path PATH")
-        _show_document(here, *here.snapshot(given["at"], given["session_name"]), given["path"])
+        _show_document(context, *workspace.snapshot(given["at"], given["session_name"]), given["path"])
         return
-    session, moment = _session(here, given)
-    reading = session.read()
-    chosen = reading.phase(phase if phase is not None else summarize(reading).current_phase or reading.phases[0].number)
-    texts = _texts(reading, chosen, agent, given)
-    ids = {"project": session.project_id, "session": session.session_id, "phase": chosen.number}
-    attempt = given["attempt"] or reading.attempt(chosen)
+    session, moment = _session(context, given)
+    number = session.current_phase() if phase is None else session.phase(phase).number
+    texts = _texts(session, number, agent, given)
+    ids = {"project": session.project_id, "session": session.session_id, "phase": number}
+    attempt = given["attempt"] or session.attempt(number)
     facts = {**ids, **moment, "attempt": attempt, "task": given["task"], "texts": texts}
-    here.output("texts", facts, _drawn(texts, agent))
+    context.output("texts", facts, _joined(texts, agent))
 
 
-def _session(here: AppContext, given: dict[str, Any]) -> tuple[Session, dict[str, str]]:
-    """The session that is meant, as it is, or as it was in a snapshot; and which snapshot that is."""
+def _session(context: AppContext, given: dict[str, Any]) -> tuple[Session, dict[str, str]]:
+    """Return the session that is meant, as it is, or as it was in a snapshot; and which snapshot that is."""
     if given["at"] is None:
-        return here.resolve_session(given["session_name"]), {}
-    from haytham.cli.moment import session_at_snapshot  # noqa: PLC0415
-
-    _, snapshot = here.snapshot(given["at"], given["session_name"])
-    return session_at_snapshot(here, snapshot), {"snapshot": snapshot.id}
+        return context.workspace.session(given["session_name"]), {}
+    session, snapshot = context.workspace.snapshot(given["at"], given["session_name"])
+    return session.at(snapshot), {"snapshot": snapshot.id}
 
 
-def _show_document(here: AppContext, history: History, snapshot: Snapshot, path: str) -> None:
-    """Any document of a snapshot, as it was to the letter."""
-    there = history.documents(snapshot)
-    if path not in there:
-        listing = "".join(f"\n  {name}" for name in there)
+def _show_document(context: AppContext, session: Session, snapshot: Snapshot, path: str) -> None:
+    """Print any document of a snapshot, as it was to the letter."""
+    history = session.history
+    names = history.documents(snapshot)
+    if path not in names:
+        listing = "".join(f"\n  {name}" for name in names)
         raise UsageError(f"snapshot {snapshot.number} holds no document {path!r}; it holds:{listing}")
     text = history.read(snapshot, path).decode("utf-8", "replace")
     ids = {"project": snapshot.project, "session": snapshot.session, "snapshot": snapshot.id}
-    here.output("document", {**ids, "path": path, "text": text}, sanitize(text).removesuffix("\n"))
+    context.output("document", {**ids, "path": path, "text": text}, sanitize(text).removesuffix("\n"))
 
 
-def _drawn(texts: dict[str, str], agent: str | None) -> str:
-    """One text as it is; several, or those of a phase, each under a line with its agent."""
+def _joined(texts: dict[str, str], agent: str | None) -> str:
+    """Return one text as it is; several, or those of a phase, each under a line with its agent."""
     if agent is not None:
         return sanitize(texts[agent]).removesuffix("\n")
     return "\n\n".join(f"--- {name}\n\n{sanitize(text).rstrip()}" for name, text in texts.items())
 
 
-def _texts(reading: SessionView, phase: Phase, agent: str | None, given: dict[str, Any]) -> dict[str, str]:
-    """The texts that were asked for; a mistake says which there are."""
-    attempt, last = given["attempt"], reading.attempt(phase)
+def _texts(session: Session, number: int, agent: str | None, given: dict[str, Any]) -> dict[str, str]:
+    """Return the texts that were asked for; a mistake says which there are."""
+    attempt, last, phase = given["attempt"], session.attempt(number), session.phase(number)
     if attempt is not None and not 1 <= attempt <= last:
-        raise UsageError(f"phase {phase.number} has no attempt {attempt}; name one of 1 to {last}")
-    texts = reading.shown_texts(phase, attempt=attempt, tasks=given["task"])
+        raise UsageError(f"phase {number} has no attempt {attempt}; name one of 1 to {last}")
+    texts = session.texts(number, attempt=attempt, tasks=given["task"])
     what = "task" if given["task"] else "output"
-    where = f"phase {phase.number}, {phase.name}," + (f" attempt {attempt}," if attempt is not None else "")
+    where = f"phase {number}, {phase.name}," + (f" attempt {attempt}," if attempt is not None else "")
     if not texts and given["at"] is not None:
         raise UsageError(f"{where} had no {what} then; haytham checkpoints lists what other snapshots there are")
     if not texts:

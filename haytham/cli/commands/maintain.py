@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +10,20 @@ import click
 
 from haytham.cli.context import INVALID, AppContext, UsageError, ask, echo, in_a_line
 from haytham.cli.options import session_option
-from haytham.errors import HaythamError, InvalidDocument, Problem
+from haytham.cli.output import pluralize
+from haytham.errors import HaythamError, UnknownFact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from haytham.session import Session
-    from haytham.session.repair import InferredManifest
-
-_TEMPORARY = ".haytham-*"
+    from haytham.app.session import Session
+    from haytham.errors import Problem
 
 
 @click.command
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.pass_obj
-def validate(here: AppContext, /, paths: tuple[Path, ...]) -> None:
+def validate(context: AppContext, /, paths: tuple[Path, ...]) -> None:
     r"""Report all problems of all documents.
 
     Below each PATH, else below projects/. A PATH is a file or a folder of a session, a session, a project, a folder
@@ -37,21 +35,19 @@ def validate(here: AppContext, /, paths: tuple[Path, ...]) -> None:
       haytham validate projects/my_idea
       haytham validate my_workflow
     """
-    from haytham.cli.output import pluralize  # noqa: PLC0415
-
     missing = [str(path) for path in paths if not os.path.lexists(path)]
     if missing:
         raise UsageError(f"{', '.join(missing)} is not there; name a file or a folder to validate")
-    if not paths and not here.base.is_dir():
-        raise UsageError(f"there is no folder {here.base}/; name the files or folders to validate")
-    reports = [_inspect(path) for path in paths or (here.base,)]
-    count = sum(documents for documents, _ in reports)
-    problems = list(dict.fromkeys(problem for _, problems in reports for problem in problems))
+    if not paths and not context.base.is_dir():
+        raise UsageError(f"there is no folder {context.base}/; name the files or folders to validate")
+    reports = [context.workspace.validate_path(path, _readable) for path in paths or (context.base,)]
+    count = sum(report.documents for report in reports)
+    problems = list(dict.fromkeys(problem for report in reports for problem in report.problems))
     lines = _lines(problem for problem in problems if not problem.derived)
     notes = _lines(problem for problem in problems if problem.derived)
     text = "\n".join([*lines, *(f"note: {note}" for note in notes)])
-    here.output("validation", {"documents": count, "problems": lines, "notes": notes}, text)
-    if not here.options.as_json and not here.options.quiet:
+    context.output("validation", {"documents": count, "problems": lines, "notes": notes}, text)
+    if not context.options.as_json and not context.options.quiet:
         told = f"{count} documents, {len(lines)} problems" + (f", {pluralize(len(notes), 'note')}" if notes else "")
         echo(told, err=True)
     if lines:
@@ -63,36 +59,8 @@ def _lines(problems: Iterable[Problem]) -> list[str]:
     return list(dict.fromkeys(in_a_line(str(problem)) for problem in problems))
 
 
-def _inspect(path: Path) -> tuple[int, list[Problem]]:
-    """How many documents a path holds, and their problems, with files as a person would name them."""
-    from haytham.cli.place import locate  # noqa: PLC0415
-    from haytham.config.workflow import FILE  # noqa: PLC0415
-    from haytham.session.validate import schema_for_path, validate_tree  # noqa: PLC0415
-    from haytham.storage.files import FileStore  # noqa: PLC0415
-
-    if path.name == FILE or (path / FILE).is_file():
-        return _inspect_workflow(path)
-    spot = locate(path)
-    if spot.prefix and not spot.prefix.endswith("/") and schema_for_path(spot.prefix) is None:
-        return 1, [Problem("is no document of haytham by its name and place", file=str(path))]
-    report = validate_tree(FileStore(spot.base), spot.prefix)
-    return report.documents, [replace(one, file=_readable(spot.base, one.file)) for one in report.problems]
-
-
-def _inspect_workflow(path: Path) -> tuple[int, list[Problem]]:
-    from haytham.cli.start import check  # noqa: PLC0415
-    from haytham.config.workflow import load_workflow  # noqa: PLC0415
-
-    source = load_workflow(str(path), Path())
-    try:
-        check(source)
-    except InvalidDocument as error:
-        return len(source.files), list(error.problems)
-    return len(source.files), []
-
-
 def _readable(base: Path, file: str) -> str:
-    """A key as a path from where one is, unless that leads up and down again."""
+    """Return a key as a path from the working folder, unless that leads up and down again."""
     path = os.path.relpath(base.resolve() / file)
     return str(base.resolve() / file) if path.startswith("..") else path
 
@@ -103,7 +71,7 @@ def _readable(base: Path, file: str) -> str:
 @click.option("--mode", help="Its mode, where the files no longer say.")
 @click.option("--workflow", help="Its workflow, by the start of its name in workflows/, where several are there.")
 @click.pass_obj
-def doctor(here: AppContext, /, session_name: str | None, **said: str | None) -> None:
+def doctor(context: AppContext, /, session_name: str | None, **said: str | None) -> None:
     r"""Rebuild what is derived, and say what was done.
 
     A lost manifest, shown copies that disagree, folders of phases that git did not keep, files that a killed process
@@ -114,60 +82,42 @@ def doctor(here: AppContext, /, session_name: str | None, **said: str | None) ->
       haytham doctor
       haytham doctor 9f3ac1 --user ann --mode mvp
     """
-    folders = here.folders(session_name)
+    folders = context.workspace.folders(session_name)
     if not folders:
-        raise UsageError(f"there is no session{f' {session_name!r}' if session_name else ''} in {here.base}/")
+        raise UsageError(f"there is no session{f' {session_name!r}' if session_name else ''} in {context.base}/")
     done, faults = [], []
     for project_id, session_id in folders:
         try:
-            lines = _mend(here, here.session(project_id, session_id), said)
+            lines = _repair(context, context.workspace.open(project_id, session_id), said)
             done += [f"{in_a_line(f'{project_id}/{session_id}')}: {line}" for line in lines]
         except (HaythamError, UsageError) as error:
             faults.append(error)
     text = "\n".join(done) or ("" if faults else "nothing was to mend")
-    if not here.options.as_json or not faults:
-        here.output("doctor", {"done": done}, text)
+    if not context.options.as_json or not faults:
+        context.output("doctor", {"done": done}, text)
     for fault in faults[:-1]:
         echo(f"haytham: {fault}", err=True)
     if faults:
         raise faults[-1]
 
 
-def _mend(here: AppContext, session: Session, said: dict[str, str | None]) -> list[str]:
-    from haytham.session.repair import infer_manifest, repair  # noqa: PLC0415
-
-    before = _left_over(here, session)
-    facts = None if session.exists() else _asked(here, infer_manifest(session, **said))
-    done = repair(session, facts)
-    swept = before - _left_over(here, session)
-    return [*done, *([f"swept {swept} temporary files"] if swept else [])]
-
-
-def _asked(here: AppContext, facts: InferredManifest) -> InferredManifest:
-    """What a lost manifest was the home of, with what stands nowhere asked for."""
-
-    def said(name: str) -> str:
-        what = f"the {name} of session {facts.session_id}"
-        if not here.can_ask():
-            raise UsageError(f"nothing says {what}; say it with --{name}")
-        return str(ask(what))
-
-    return replace(facts, user=facts.user or said("user"), mode=facts.mode or said("mode"))
-
-
-def _left_over(here: AppContext, session: Session) -> int:
-    """How many temporary files killed writers left in a session, beside it, and where all of them are written."""
-    project = here.base / session.project_id
-    inside = (here.base / session.prefix).rglob(_TEMPORARY)
-    beside = [*project.glob(_TEMPORARY), *project.glob(f"workflows/**/{_TEMPORARY}")]
-    others = here.base.glob(f".haytham/tmp/{_TEMPORARY}")
-    return sum(1 for _ in inside) + len(beside) + sum(1 for _ in others)
+def _repair(context: AppContext, session: Session, facts: dict[str, str | None]) -> list[str]:
+    """Repair a session, and ask for what no file says."""
+    while True:
+        try:
+            report = session.repair(**facts)
+        except UnknownFact as unknown:
+            if not context.can_ask():
+                raise
+            facts = {**facts, unknown.name: str(ask(f"the {unknown.name} of session {session.session_id}"))}
+        else:
+            return [*report.done, *([f"swept {report.swept} temporary files"] if report.swept else [])]
 
 
 @click.command
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.pass_obj
-def init(here: AppContext, /, folder: Path) -> None:
+def init(context: AppContext, /, folder: Path) -> None:
     r"""Copy the built-in workflow to DIR, to edit it.
 
     It runs with --workflow DIR.
@@ -176,15 +126,7 @@ def init(here: AppContext, /, folder: Path) -> None:
     Example:
       haytham init my_workflow && haytham run IDEA --workflow my_workflow
     """
-    from haytham.config.workflow import shipped_workflow  # noqa: PLC0415
-
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} is there already and not an empty folder; name a new one")
-    source = shipped_workflow("idea_validation")
-    for name, data in source.files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+    files = context.workspace.copy_workflow(folder)
     ways = f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}"
-    facts: dict[str, Any] = {"folder": str(folder), "files": sorted(source.files)}
-    here.output("workflow", facts, ways)
+    facts: dict[str, Any] = {"folder": str(folder), "files": list(files)}
+    context.output("workflow", facts, ways)

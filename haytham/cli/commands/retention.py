@@ -16,13 +16,13 @@ from haytham.errors import HaythamError, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from haytham.app.session import Session
     from haytham.config.policy import SnapshotKind
     from haytham.history.snapshot import Snapshot
-    from haytham.session import Session
 
 
 def _one(command: Callable[..., None]) -> Callable[..., None]:
-    """The arguments of a command about one snapshot."""
+    """Add the arguments of a command about one snapshot."""
     for decorate in (
         click.pass_obj,
         session_option(argument=False),
@@ -34,39 +34,40 @@ def _one(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command
 @_one
-def pin(here: AppContext, /, which: str, session_name: str | None) -> None:
+def pin(context: AppContext, /, which: str, session_name: str | None) -> None:
     r"""Keep a snapshot, whatever the rules say.
 
     \b
     Example:
       haytham pin 3
     """
-    history, found = here.snapshot(which, session_name, among=UNFINISHED)
-    history.pin(found)
-    here.output(
+    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    session.history.pin(found)
+    context.output(
         "pin", {"snapshot": to_json(found, pinned=True)}, f"{snapshot_title(found)}, is pinned: it is never let go"
     )
 
 
 @click.command
 @_one
-def unpin(here: AppContext, /, which: str, session_name: str | None) -> None:
+def unpin(context: AppContext, /, which: str, session_name: str | None) -> None:
     r"""Let the rules decide on a pinned snapshot again.
 
     \b
     Example:
       haytham unpin 3
     """
-    history, found = here.snapshot(which, session_name, among=UNFINISHED)
+    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    history = session.history
     was_pinned = found.id in history.pins()
     history.unpin(found)
     said = "is not pinned any more" if was_pinned else "was not pinned"
-    here.output("unpin", {"snapshot": to_json(found, pinned=False)}, f"{snapshot_title(found)}, {said}")
+    context.output("unpin", {"snapshot": to_json(found, pinned=False)}, f"{snapshot_title(found)}, {said}")
 
 
 @click.command
 @_one
-def delete(here: AppContext, /, which: str, session_name: str | None) -> None:
+def delete(context: AppContext, /, which: str, session_name: str | None) -> None:
     r"""Remove one snapshot, of whatever kind.
 
     One that is pinned, or that a fork comes from, stays. Nothing of the session itself is touched.
@@ -75,12 +76,14 @@ def delete(here: AppContext, /, which: str, session_name: str | None) -> None:
     Example:
       haytham delete 9f3ac1
     """
-    history, found = here.snapshot(which, session_name, among=UNFINISHED)
-    before = _bytes_at_rest(here, found.project)
-    history.delete(found)
-    freed = _freed(before, _bytes_at_rest(here, found.project))
+    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    before = _bytes_at_rest(context, found.project)
+    session.history.delete(found)
+    freed = _freed(before, _bytes_at_rest(context, found.project))
     row = to_json(found, pinned=False)
-    here.output("delete", {"snapshot": row, "bytes": freed}, f"{snapshot_title(found)}, is removed{_given_back(freed)}")
+    context.output(
+        "delete", {"snapshot": row, "bytes": freed}, f"{snapshot_title(found)}, is removed{_given_back(freed)}"
+    )
 
 
 @click.command
@@ -90,7 +93,7 @@ def delete(here: AppContext, /, which: str, session_name: str | None) -> None:
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of a kind.")
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of all projects.")
 @click.pass_obj
-def prune(here: AppContext, /, session_name: str | None, *, everywhere: bool, **ways: Any) -> None:
+def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool, **ways: Any) -> None:
     r"""Let go of snapshots that the rules do not keep.
 
     The rules are those of the workflow. The newest, those of approvals, labelled, manual, final and pinned ones, and
@@ -104,24 +107,22 @@ def prune(here: AppContext, /, session_name: str | None, *, everywhere: bool, **
     """
     if everywhere and session_name is not None:
         raise UsageError("say where to prune: in a session or --all, not both")
-    session = None if everywhere else here.resolve_session(session_name, among=UNFINISHED)
+    session = None if everywhere else context.workspace.session(session_name, among=UNFINISHED)
     project = None if session is None else session.project_id
-    before = _bytes_at_rest(here, project)
-    gone = _pruned(here, session, **ways)
-    freed = None if ways["dry_run"] else _freed(before, _bytes_at_rest(here, project))
+    before = _bytes_at_rest(context, project)
+    gone = _pruned(context, session, **ways)
+    freed = None if ways["dry_run"] else _freed(before, _bytes_at_rest(context, project))
     rows = [to_json(one, pinned=False) for one in gone]
     told = {"dry_run": ways["dry_run"], "snapshots": rows, "bytes": freed}
-    here.output("prune", told, _gone_words(gone, freed, dry_run=ways["dry_run"], everywhere=everywhere))
+    context.output("prune", told, _gone_words(gone, freed, dry_run=ways["dry_run"], everywhere=everywhere))
 
 
 def _pruned(
-    here: AppContext, session: Session | None, *, dry_run: bool, older_than: str | None, kind: SnapshotKind | None
+    context: AppContext, session: Session | None, *, dry_run: bool, older_than: str | None, kind: SnapshotKind | None
 ) -> list[Snapshot]:
-    from haytham.history.retention import parse_duration  # noqa: PLC0415
-
-    age = None if older_than is None else parse_duration(older_than)
-    where = here.histories() if session is None else here.history(session)
-    return where.prune(dry_run=dry_run, older_than=age, kind=kind)
+    if session is None:
+        return context.workspace.history().prune(dry_run=dry_run, older_than=older_than, kind=kind)
+    return session.history.prune(dry_run=dry_run, older_than=older_than, kind=kind)
 
 
 def _gone_words(gone: list[Snapshot], freed: int | None, *, dry_run: bool, everywhere: bool) -> str:
@@ -135,9 +136,9 @@ def _gone_words(gone: list[Snapshot], freed: int | None, *, dry_run: bool, every
     return "\n".join([*lines, f"{many} would go" if dry_run else f"{many} removed{_given_back(freed)}"])
 
 
-def _bytes_at_rest(here: AppContext, project_id: str | None) -> int | None:
-    """How many bytes a project's history takes on the disk, or that of all; None where it rests elsewhere."""
-    found = list(here.base.glob(f"{project_id or '*'}/history"))
+def _bytes_at_rest(context: AppContext, project_id: str | None) -> int | None:
+    """Return how many bytes the history of a project, or of all, takes on disk; None if it rests elsewhere."""
+    found = list(context.base.glob(f"{project_id or '*'}/history"))
     return sum(path.lstat().st_size for one in found for path in one.rglob("*") if path.is_file()) if found else None
 
 
@@ -153,7 +154,7 @@ def _given_back(freed: int | None) -> str:
 @session_option(argument=True)
 @click.option("--all", "everywhere", is_flag=True, help="The snapshots of all sessions of all projects.")
 @click.pass_obj
-def verify(here: AppContext, /, session_name: str | None, *, everywhere: bool) -> None:
+def verify(context: AppContext, /, session_name: str | None, *, everywhere: bool) -> None:
     r"""Check that snapshots can be relied on.
 
     Records and bytes are read, and each snapshot is restored into memory. Exit code 6 where something is wrong.
@@ -165,25 +166,24 @@ def verify(here: AppContext, /, session_name: str | None, *, everywhere: bool) -
     """
     if everywhere and session_name is not None:
         raise UsageError("say what to verify: a session or --all, not both")
-    chosen = None if everywhere else here.resolve_session(session_name)
-    pairs = here.folders(None) if chosen is None else [(chosen.project_id, chosen.session_id)]
-    reports = [_verified(here, *pair) for pair in pairs]
+    chosen = None if everywhere else context.workspace.session(session_name)
+    pairs = context.workspace.folders() if chosen is None else [(chosen.project_id, chosen.session_id)]
+    reports = [_verified(context, *pair) for pair in pairs]
     count = sum(snapshots for snapshots, _ in reports)
     lines = list(dict.fromkeys(in_a_line(str(problem)) for _, problems in reports for problem in problems))
-    here.output("verification", {"snapshots": count, "problems": lines}, "\n".join(lines))
-    if not here.options.as_json and not here.options.quiet:
+    context.output("verification", {"snapshots": count, "problems": lines}, "\n".join(lines))
+    if not context.options.as_json and not context.options.quiet:
         echo(f"{pluralize(count, 'snapshot')}, {pluralize(len(lines), 'problem')}", err=True)
     if lines:
         raise click.exceptions.Exit(INVALID)
 
 
-def _verified(here: AppContext, project_id: str, session_id: str) -> tuple[int, list[Problem]]:
-    """How many snapshots a session has, and what is wrong with them, with files as a person would name them."""
+def _verified(context: AppContext, project_id: str, session_id: str) -> tuple[int, list[Problem]]:
+    """Return how many snapshots a session has, and their problems with readable paths."""
     try:
-        session = here.session(project_id, session_id)
-        archive = here.archive(session)
-        count, problems = len(archive.records.refs()), here.history(session).verify()
+        history = context.workspace.open(project_id, session_id).history
+        count, problems = len(history.ids()), history.verify()
     except (HaythamError, OSError) as error:
-        return 0, [Problem(str(error), file=f"{here.base}/{project_id}/sessions/{session_id}")]
-    is_here = archive.store is session.store
-    return count, [replace(one, file=f"{here.base}/{one.file}") if is_here else one for one in problems]
+        return 0, [Problem(str(error), file=f"{context.base}/{project_id}/sessions/{session_id}")]
+    is_here = history.is_in_workspace
+    return count, [replace(one, file=f"{context.base}/{one.file}") if is_here else one for one in problems]

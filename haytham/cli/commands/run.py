@@ -1,19 +1,18 @@
-"""How a run ended, told in a sentence: what waits, failed or is paused, and the command that goes on.
-
-Driving a session from the terminal: until it is done, a person is needed, or a signal stops it.
-
-`run`, `resume` and `retry`: drive a session until it is done or a person is needed.
-"""
+"""`run`, `resume` and `retry`: run a session until it is done, a person is needed, or a signal stops it."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from haytham import errors
+from haytham.app.references import is_number
+from haytham.cli.commands.review import prompt_for_decision
 from haytham.cli.context import (
     BUDGET,
     ERROR,
@@ -23,33 +22,39 @@ from haytham.cli.context import (
     UNFINISHED,
     WAITING,
     AppContext,
-    SnapshotNotFound,
     UsageError,
-    current_user,
     echo,
-    is_number,
     sanitize,
 )
+from haytham.cli.live import ProgressView
 from haytham.cli.options import complete_both, model_options, parse_model_options, session_option
-from haytham.cli.output import assumed_words, fault_lines, spent_facts, suggest_limit, unknown_words
-from haytham.cli.wish import give_input, read_input, require_runnable_phase
-from haytham.redact import HIDDEN
+from haytham.cli.output import (
+    assumed_words,
+    editor_lines,
+    fault_lines,
+    one_line,
+    redacted_lines,
+    restore_words,
+    setting_lines,
+    snapshot_title,
+    spent_facts,
+    suggest_limit,
+    unknown_words,
+)
+from haytham.errors import SnapshotNotFound
 from haytham.session.spend_log import SpendSummary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from haytham.cli.live import ProgressView
-    from haytham.cli.options import ModelOptions
-    from haytham.config.workflow import Phase
+    from haytham.app.results import AgentFailure, ReviewView, SessionStatus
+    from haytham.app.session import Session
+    from haytham.app.settings import RunSettings
     from haytham.engine.runner import RunResult
-    from haytham.session import Session
-    from haytham.session.documents import StoredDocument
-    from haytham.session.view import SessionView
 
+_FILE_ENDINGS = (".md", ".txt", ".markdown", ".rst")
 _CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
 _MOST_COMPLAINTS = 5
-_LONGEST = 300
 _CROWDED_OUT = "a call found no room beside those that were made at the same time"
 _WORKSHEET = "worksheet"
 _MODELS = "--model anthropic:… (needs pip install 'haytham[llm]' and its key), --model command:'claude -p', "
@@ -76,34 +81,40 @@ class Failure:
         return "\n  ".join([f"{self.agent}: {one_line(self.message)}{where}", *listed])
 
 
-def print_result(here: AppContext, session: Session, outcome: RunResult) -> int:
-    """Say in one line how the run ended and how to go on; the exit code of that."""
-    number = outcome.phase.number if outcome.phase is not None else None
-    failures = _failures(session, outcome)
-    following = _next(here, session, outcome, failures)
-    sentence = _sentence(session, outcome, failures) + (f": {following}" if following else "")
-    ids = {"project": session.project_id, "session": session.session_id}
-    came = {"status": outcome.status, "phase": number, "agents": list(outcome.agents), "why": outcome.reason}
+def print_result(context: AppContext, session: Session, result: RunResult) -> int:
+    """Print in one line how the run ended and how to go on; return the exit code of that."""
+    status, failures = session.status(), [_failure(one) for one in session.failures(result)]
+    following = _next(context, session, status, result, failures)
+    sentence = _sentence(session, status, result, failures) + (f": {following}" if following else "")
     facts = {
-        **ids,
-        **came,
+        "project": session.project_id,
+        "session": session.session_id,
+        "status": result.status,
+        "phase": result.phase,
+        "agents": list(result.agents),
+        "why": result.reason,
         "errors": _errors(failures),
         "tracebacks": _tracebacks(failures),
         "next": following,
-        **spent_facts(session.read()),
+        **spent_facts(session.cost().spending),
     }
-    here.output("run", facts, sanitize(sentence))
-    return _CODES.get(outcome.status, ERROR)
+    context.output("run", facts, sanitize(sentence))
+    return _CODES.get(result.status, ERROR)
 
 
-def _sentence(session: Session, outcome: RunResult, failures: list[Failure]) -> str:
-    """What happened, up to where the command to go on follows."""
-    phase, name = outcome.phase, f"session {session.project_id}/{session.session_id}"
-    if phase is None:
+def _phase_name(status: SessionStatus, number: int) -> str:
+    return next((phase.name for phase in status.phases if phase.number == number), "")
+
+
+def _sentence(session: Session, status: SessionStatus, outcome: RunResult, failures: list[Failure]) -> str:
+    """Return what happened, up to where the command to go on follows."""
+    name = f"session {session.id}"
+    if outcome.phase is None:
         return f"{name} is {outcome.status}"
-    where = f"phase {phase.number}, {phase.name}"
+    where = f"phase {outcome.phase}, {_phase_name(status, outcome.phase)}"
     if outcome.status == "waiting":
-        written = outcome.reason.replace(session.prefix, f"{AppContext.base}/{session.prefix}")
+        prefix = session.documents.prefix
+        written = outcome.reason.replace(prefix, f"{AppContext.base}/{prefix}")
         return f"{where}: {written}; then" if outcome.agents else f"{where}, waits for review"
     if outcome.status == "failed":
         said = [*map(str, failures)] or [outcome.reason]
@@ -114,21 +125,23 @@ def _sentence(session: Session, outcome: RunResult, failures: list[Failure]) -> 
 
 
 def _break(failures: list[Failure]) -> str:
-    """What stands between errors, and before the way on: a list of complaints ends its line."""
+    """Return the separator of errors: a line break if one of them lists complaints."""
     return "\n" if any(failure.complaints for failure in failures) else "; "
 
 
-def _next(here: AppContext, session: Session, outcome: RunResult, failures: list[Failure]) -> str | None:
-    """The command that goes on; None where the session is over."""
+def _next(
+    context: AppContext, session: Session, status: SessionStatus, outcome: RunResult, failures: list[Failure]
+) -> str | None:
+    """Return the command that goes on; None if the session is over."""
     if outcome.phase is None or outcome.status == "rejected":
         return None
-    which, option, number = here.session_hint(session), here.session_hint(session, "-s"), outcome.phase.number
+    which, option, number = context.session_hint(session), context.session_hint(session, "-s"), outcome.phase
     if outcome.status == "waiting" and outcome.agents:  # which a person has to write
         return f"haytham resume{which}"
     if outcome.status == "waiting":
-        return _review(session, number, which, option)
+        return _review(status, number, which, option)
     if outcome.status == "paused":
-        return f"haytham resume{which}{suggest_limit(session.read())}"
+        return f"haytham resume{which}{suggest_limit(session.cost().spending)}"
     again = f"haytham retry {number}{which}"
     if not any(failure.complaints for failure in failures):
         return again
@@ -136,37 +149,20 @@ def _next(here: AppContext, session: Session, outcome: RunResult, failures: list
     return f"{again}, or mend the text in an editor and approve it: {mended}"
 
 
-def _review(session: Session, number: int, which: str, option: str) -> str:
-    """The commands that answer at a gate; of a phase run again on stale needs, what renews those, too."""
-    if _is_next(session, number):
+def _review(status: SessionStatus, number: int, which: str, option: str) -> str:
+    """Return the commands that decide at a gate; of a phase run again on stale needs, what renews those, too."""
+    if status.next is not None and status.next.number == number:
         return f"haytham review{option}, or haytham approve{option} && haytham resume{which}"
     approve = f"haytham approve {number} --anyway{option}"
     return f"haytham review {number}{option}, or {approve}; haytham resume{which} renews what it needs"
 
 
-def _is_next(session: Session, number: int) -> bool:
-    """Whether resume has nothing to do before a phase."""
-    from haytham.session.plan import SessionPlan  # noqa: PLC0415
-
-    place = SessionPlan(session.read()).next
-    return place is not None and place.state.phase.number == number
-
-
-def _failures(session: Session, outcome: RunResult) -> list[Failure]:
-    """What the agents that failed said, by their own files."""
-    if outcome.status != "failed" or outcome.phase is None:
-        return []
-    outputs = session.read().outputs(outcome.phase)
-    return [_failure(name, outputs[name]) for name in outcome.agents if name in outputs]
-
-
-def _failure(agent: str, output: StoredDocument) -> Failure:
-    first, *rest = str(output.value.get("error_message") or "failed").strip().split("\n")
-    kind = str(output.value.get("error_type"))
-    complaints = (
-        tuple(line.strip() for line in rest if line.strip()) if kind == errors.ContractViolation.__name__ else ()
-    )
-    return Failure(agent, first, complaints, "" if _is_ours(kind) else f"{AppContext.base}/{output.key}")
+def _failure(failure: AgentFailure) -> Failure:
+    first, *rest = failure.message.strip().split("\n")
+    is_violation = failure.error_type == errors.ContractViolation.__name__
+    complaints = tuple(line.strip() for line in rest if line.strip()) if is_violation else ()
+    traceback = "" if _is_ours(failure.error_type) else f"{AppContext.base}/{failure.key}"
+    return Failure(failure.agent, first, complaints, traceback)
 
 
 def _is_ours(error_type: str) -> bool:
@@ -183,101 +179,66 @@ def _tracebacks(failures: Iterable[Failure]) -> dict[str, str]:
     return {one.agent: one.traceback for one in failures if one.traceback}
 
 
-def one_line(text: str) -> str:
-    """What somebody else said, as it can stand within a sentence of ours."""
-    line = " ".join(text.split()).rstrip(".;")
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
-
-
-def redacted_words(reading: SessionView, phase: Phase) -> list[str]:
-    """Say which replies of a phase held secrets of the environment, and are stored without them."""
-    found = {agent: output.value.get("redacted") for agent, output in reading.outputs(phase).items()}
-    return [
-        f"{agent}: the value of a secret of your environment stood in {places} place{'s' * (places > 1)} of its reply, "
-        f"and is stored as {HIDDEN}"
-        for agent, places in found.items()
-        if places
-    ]
-
-
-def hints(here: AppContext, session: Session, outcome: RunResult, models: set[str]) -> list[str]:
+def hints(context: AppContext, session: Session, outcome: RunResult, models: set[str]) -> list[str]:
     """Return what is worth a word after a run: contract faults, no model asked, unknown costs, secrets in replies."""
-    reading = session.read()
-    is_gate = outcome.status == "waiting" and not outcome.agents
-    said = fault_lines(reading, outcome.phase) if outcome.phase is not None and is_gate else []
-    if models == {_WORKSHEET} and "model" not in reading.manifest.value:
-        command = "run IDEA" if outcome.phase is None else f"resume{here.session_hint(session)}"
-        said.append(f"these pages came from the built-in worksheet; for a model: haytham {command} {_MODELS}")
-    if reading.limits.max_cost is not None:
-        asked = SpendSummary(tuple(call for call in reading.spending().calls if call.model in models))
-        said += [unknown_words(asked.total, reading.limits), assumed_words(asked)]
-    if outcome.status == "waiting" and outcome.phase is not None:
-        said += redacted_words(reading, outcome.phase)
-    return [one for one in said if one]
+    spending, review = session.cost().spending, _waiting_review(session, outcome)
+    lines = fault_lines(review.faults) if review is not None and not outcome.agents else []
+    if models == {_WORKSHEET} and session.manifest.model is None:
+        command = "run IDEA" if outcome.phase is None else f"resume{context.session_hint(session)}"
+        lines.append(f"these pages came from the built-in worksheet; for a model: haytham {command} {_MODELS}")
+    if spending.limits.max_cost is not None:
+        asked = SpendSummary(tuple(call for call in spending.summary.calls if call.model in models))
+        lines += [unknown_words(asked.total, spending.limits), assumed_words(asked)]
+    if review is not None:
+        lines += redacted_lines(review.redacted)
+    return [line for line in lines if line]
 
 
-def print_hints(here: AppContext, session: Session, outcome: RunResult, models: set[str]) -> None:
+def _waiting_review(session: Session, outcome: RunResult) -> ReviewView | None:
+    """Return the phase that a run waits at, as a reviewer sees it."""
+    return session.review(outcome.phase) if outcome.status == "waiting" and outcome.phase is not None else None
+
+
+def print_hints(context: AppContext, session: Session, outcome: RunResult, models: set[str]) -> None:
     """Tell these beside the answer, once."""
-    if here.options.quiet or here.options.as_json:
+    if context.options.quiet or context.options.as_json:
         return
-    for hint in hints(here, session, outcome, models):
+    for hint in hints(context, session, outcome, models):
         echo(f"haytham: {hint}", err=True)
 
 
-def run_session(  # noqa: PLR0913 - what is run, for whom, and how it is asked
-    here: AppContext,
+def run_session(  # noqa: PLR0913 - what is run, for whom, and how agents are called
+    context: AppContext,
     session: Session,
-    asking: ModelOptions,
+    settings: RunSettings,
     *,
     yes: bool,
     user: str | None,
     retry: int | None = None,
     anyway: bool = False,
 ) -> None:
-    """Run a session, ask at its gates where a person is there to answer, and exit with what came of it."""
-    from haytham.cli.commands.review import prompt_for_decision  # noqa: PLC0415
-    from haytham.cli.live import ProgressView  # noqa: PLC0415
-
-    by, view = current_user(user, session), ProgressView(here.options)
+    """Run a session, ask at its gates if a person is there to answer, and exit with the code of the result."""
+    by, view = session.acting_user(user), ProgressView(context.options)
     while True:
-        outcome = _run(here, session, asking, view, by=by, yes=yes, retry=retry, anyway=anyway)
+        how: dict[str, Any] = {"by": by, "approve_all": yes, "settings": settings, "retry": retry, "anyway": anyway}
+        result = _run(context, session, view, how)
         retry = None
-        if outcome.status != "waiting" or outcome.agents or not here.can_ask():
+        if result.status != "waiting" or result.agents or not context.can_ask():
             break
-        if not prompt_for_decision(here, session, outcome, by, seen=view.seen):
+        if not prompt_for_decision(session, result, by, seen=view.seen):
             break
-    code = print_result(here, session, outcome)
-    print_hints(here, session, outcome, view.models)
+    code = print_result(context, session, result)
+    print_hints(context, session, result, view.models)
     raise click.exceptions.Exit(code)
 
 
-def _run(  # noqa: PLR0913 - who runs what, how, and who looks on
-    here: AppContext,
-    session: Session,
-    asking: ModelOptions,
-    view: ProgressView,
-    *,
-    by: str,
-    yes: bool,
-    retry: int | None,
-    anyway: bool,
-) -> RunResult:
-    from haytham.cli.trust import add_cwd_to_path, may_run_code  # noqa: PLC0415
-    from haytham.engine.runner import Runner  # noqa: PLC0415
-    from haytham.events import Events  # noqa: PLC0415
-    from haytham.session.paths import EVENTS  # noqa: PLC0415
-
-    events = Events(session.store, session.prefix + EVENTS)
-    trusted = may_run_code(session)
-    if trusted:
-        add_cwd_to_path()
-    approve_as, ways = by if yes else None, asking.run_options(session)
-    runner = Runner(session, events, approve_as=approve_as, may_run_code=trusted, ways=ways)
+def _run(context: AppContext, session: Session, view: ProgressView, how: dict[str, Any]) -> RunResult:
+    events = session.new_events()
     try:
         with view.following(events):
-            return _until_signalled(lambda: runner.run(by=by, retry=retry, anyway=anyway))
+            return _until_signalled(lambda: session.run_async(**how, events=events, is_prepared=True))
     except _Stopped as stopped:  # told below the live view, which is gone by now
-        _tell_stopped(here, session, stopped.number)
+        _tell_stopped(context, session, stopped.number)
         raise click.exceptions.Exit(128 + stopped.number) from None
 
 
@@ -313,13 +274,13 @@ def _until_signalled(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
         raise _Stopped(got[0] if got else signal.SIGINT) from None
 
 
-def _tell_stopped(here: AppContext, session: Session, number: int) -> None:
+def _tell_stopped(context: AppContext, session: Session, number: int) -> None:
     name = signal.Signals(number).name
     ids = {"project": session.project_id, "session": session.session_id}
     facts = {**ids, "status": "stopped", "signal": name}
-    if here.options.as_json:
-        here.output("run", facts, "")
-    echo(f"haytham: stopped by {name}; go on with: haytham resume{here.session_hint(session)}", err=True)
+    if context.options.as_json:
+        context.output("run", facts, "")
+    echo(f"haytham: stopped by {name}; go on with: haytham resume{context.session_hint(session)}", err=True)
 
 
 _WHO = "Who you are, also at later gates; else HAYTHAM_USER, git's user.email, the login name."
@@ -337,7 +298,7 @@ _WHO = "Who you are, also at later gates; else HAYTHAM_USER, git's user.email, t
 @model_options
 @click.option("--yes", is_flag=True, help="Approve every phase; the record says so.")
 @click.pass_obj
-def run(here: AppContext, /, idea: str | None, yes: bool, **given: Any) -> None:  # noqa: FBT001 - click's switch
+def run(context: AppContext, /, idea: str | None, yes: bool, **given: Any) -> None:  # noqa: FBT001 - click's switch
     r"""Take an idea through the phases.
 
     The idea is given as text, as a file, or as - for standard input. HAYTHAM_MODEL names a model where --model does
@@ -352,12 +313,11 @@ def run(here: AppContext, /, idea: str | None, yes: bool, **given: Any) -> None:
       haytham run --project rain_barrels
       echo "Lend rain barrels" | haytham run - --yes --no-input
     """
-    from haytham.cli.start import read_idea, start  # noqa: PLC0415
-
-    asking = parse_model_options(given, starts=True)
-    session = start(here, read_idea(idea), given, asking)
-    here.info(f"session {session.project_id}/{session.session_id}")
-    run_session(here, session, asking, yes=yes, user=given["user"])
+    settings = parse_model_options(given, starts=True)
+    about = {name: given[name] for name in ("workflow", "mode", "name", "project", "user")}
+    session = context.workspace.start(read_idea(idea), **about, settings=settings)
+    context.info(f"session {session.id}")
+    run_session(context, session, settings, yes=yes, user=given["user"])
 
 
 @click.command
@@ -371,7 +331,9 @@ def run(here: AppContext, /, idea: str | None, yes: bool, **given: Any) -> None:
 @click.option("--accept-workflow", is_flag=True, help="Go on with the workflow as it is in its folder now.")
 @click.option("--keep-workflow", is_flag=True, help="Go on with the workflow as the session has it.")
 @click.pass_obj
-def resume(here: AppContext, /, which: str | None, session_name: str | None, *, user: str | None, **ways: Any) -> None:
+def resume(
+    context: AppContext, /, which: str | None, session_name: str | None, *, user: str | None, **ways: Any
+) -> None:
     r"""Go on with a session from what its files say now.
 
     With a SNAPSHOT, by any unique part of its id (with -s also by its number), from what it was then.
@@ -384,41 +346,46 @@ def resume(here: AppContext, /, which: str | None, session_name: str | None, *, 
       haytham resume --max-cost 5
       haytham resume --accept-workflow
     """
-    from haytham.cli.origin import check_workflow_changed  # noqa: PLC0415
-    from haytham.cli.trust import trust  # noqa: PLC0415
+    settings, text = parse_model_options(ways), read_input(ways["wish"])
+    session = _meant(context, which, session_name, with_input=text is not None)
+    update = session.prepare(
+        accept_workflow=ways["accept_workflow"],
+        keep_workflow=ways["keep_workflow"],
+        settings=settings,
+        trust_code=ways["trusting"],
+    )
+    for line in update.quarantined:
+        context.info(line)
+    if text is not None:
+        given = session.give_input(text, by=user)
+        for line in editor_lines(given.editor):
+            context.info(line)
+        context.info(sanitize(f"phase {given.phase}, {given.name}, is given your input"))
+    run_session(context, session, settings, yes=ways["yes"], user=user)
 
-    asking, wish = parse_model_options(ways), read_input(ways["wish"])
-    session = _meant(here, which, session_name, with_input=wish is not None)
-    check_workflow_changed(here, session, accept=ways["accept_workflow"], keep=ways["keep_workflow"])
-    asking.save_settings(session)
-    if ways["trusting"]:
-        trust(session)
-    if wish is not None:
-        give_input(here, session, wish, current_user(user, session))
-    run_session(here, session, asking, yes=ways["yes"], user=user)
 
-
-def _meant(here: AppContext, which: str | None, session_name: str | None, *, with_input: bool) -> Session:
-    """The session that is meant; where a snapshot is named, made what it was then."""
-    from haytham.cli.moment import restore, session_at_snapshot  # noqa: PLC0415
-    from haytham.cli.output import snapshot_title  # noqa: PLC0415
-
-    if which is not None and session_name is None and is_number(which) and len(here.folders(None)) > 1:
+def _meant(context: AppContext, which: str | None, session_name: str | None, *, with_input: bool) -> Session:
+    """Return the session that is meant; if a snapshot is named, restored to it."""
+    folders = context.workspace.folders
+    if which is not None and session_name is None and is_number(which) and len(folders()) > 1:
         raise UsageError(f"{which} is the number of a snapshot in which session? say it with -s SESSION")
-    if which is None or (session_name is None and not is_number(which) and here.folders(which)):
-        return here.resolve_session(which or session_name, among=UNFINISHED)
+    if which is None or (session_name is None and not is_number(which) and folders(which)):
+        return context.workspace.session(which or session_name, among=UNFINISHED)
     try:
-        history, snapshot = here.snapshot(which, session_name, among=TO_GO_BACK)
+        session, snapshot = context.workspace.snapshot(which, session_name, among=TO_GO_BACK)
     except SnapshotNotFound:
         if session_name is not None:
             raise
         ways = "haytham list and haytham checkpoints --all tell what there is"
         raise UsageError(f"no session and no snapshot matches {which!r}; {ways}") from None
     if with_input:
-        require_runnable_phase(session_at_snapshot(here, snapshot))
-    recovery, moved = restore(here, history, snapshot)
-    here.info(f"restored {snapshot_title(snapshot)}: {moved.sentence()}; to undo that: haytham restore {recovery.id}")
-    return history.session
+        session.at(snapshot).require_runnable_phase()
+    result = session.restore(snapshot)
+    for line in setting_lines(result):
+        context.info(line)
+    undo = f"to undo that: haytham restore {result.recovery.id}"
+    context.info(f"restored {snapshot_title(snapshot)}: {restore_words(result)}; {undo}")
+    return session
 
 
 @click.command
@@ -429,7 +396,7 @@ def _meant(here: AppContext, which: str | None, session_name: str | None, *, wit
 @model_options
 @click.pass_obj
 def retry(
-    here: AppContext, /, phase: int, session_name: str | None, user: str | None, *, anyway: bool, **given: Any
+    context: AppContext, /, phase: int, session_name: str | None, user: str | None, *, anyway: bool, **given: Any
 ) -> None:
     r"""Run a phase again.
 
@@ -441,10 +408,49 @@ def retry(
       haytham retry 2
       haytham retry 2 --model openai:gpt-5
     """
-    from haytham.cli.origin import check_workflow_changed  # noqa: PLC0415
+    settings = parse_model_options(given)
+    session = context.workspace.session(session_name, among=UNFINISHED)
+    session.prepare(settings=settings)
+    run_session(context, session, settings, yes=False, user=user, retry=phase, anyway=anyway)
 
-    asking = parse_model_options(given)
-    session = here.resolve_session(session_name, among=UNFINISHED)
-    check_workflow_changed(here, session, accept=False, keep=False)
-    asking.save_settings(session)
-    run_session(here, session, asking, yes=False, user=user, retry=phase, anyway=anyway)
+
+def read_idea(given: str | None) -> str | None:
+    """Return the idea: from standard input, a file, or as it stands; None if none was given."""
+    if given is None:
+        return None
+    if not given.strip():
+        raise UsageError("the idea is empty; say it in a sentence")
+    if given == "-":
+        return _decoded(sys.stdin.buffer.read(), "standard input")
+    path = Path(given)
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except (OSError, ValueError):  # too long for a name, or with a character that no name has
+        return given
+    if is_file:
+        return _decoded(path.read_bytes(), given)
+    if is_folder:
+        raise UsageError(f"{given} is a folder; name a file, or say the idea in a sentence")
+    if given.endswith(_FILE_ENDINGS) and not any(letter.isspace() for letter in given):
+        raise UsageError(f"there is no file {given}; name one that is there, or say the idea in a sentence")
+    return given
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UsageError(f"{where} is not UTF-8 text; save the idea as UTF-8") from None
+
+
+def read_input(given: str | None) -> str | None:
+    """Return the input as it was given, or from standard input; None if there is none."""
+    if given is None:
+        return None
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig") if given == "-" else given
+    except UnicodeDecodeError:
+        raise UsageError("standard input is not UTF-8 text; save what you ask for as UTF-8") from None
+    if not text.strip():
+        raise UsageError("the input is empty; say what you ask for")
+    return text

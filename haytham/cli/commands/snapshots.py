@@ -18,21 +18,31 @@ from haytham.cli.context import (
     AppContext,
     UsageError,
     ask,
-    resolve_snapshot,
     sanitize,
 )
 from haytham.cli.options import complete_snapshots, session_option
-from haytham.cli.output import SnapshotTreeView, TreeRow, format_size, pluralize, render_table, snapshot_title, to_json
+from haytham.cli.output import (
+    SnapshotTreeView,
+    TreeRow,
+    format_size,
+    pluralize,
+    render_table,
+    restore_words,
+    restored_names,
+    setting_lines,
+    snapshot_title,
+    to_json,
+)
 from haytham.config.policy import KINDS
-from haytham.errors import HaythamError, InvalidDocument
+from haytham.errors import HaythamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from haytham.app.history import SessionHistory
+    from haytham.app.session import Session
     from haytham.config.policy import SnapshotKind
-    from haytham.history.history import History
     from haytham.history.snapshot import Snapshot
-    from haytham.session import Session
 
 _STATUSES = (*UNFINISHED, "completed", "rejected", UNREADABLE)
 _IN_MEMORY = "this session keeps its snapshots in memory, as its workflow says: they end with each command"
@@ -48,7 +58,7 @@ _TAKE_ONE = "take one with: haytham snapshot -m LABEL"
 @click.option("--user", help="With --all: only those of a user's sessions.")
 @click.pass_obj
 def checkpoints(
-    here: AppContext, /, session_name: str | None, *, everywhere: bool, user: str | None, **asked: Any
+    context: AppContext, /, session_name: str | None, *, everywhere: bool, user: str | None, **asked: Any
 ) -> None:
     r"""List the snapshots of a session, newest first.
 
@@ -66,50 +76,51 @@ def checkpoints(
     if user is not None and not everywhere:
         raise UsageError("--user goes with --all: a session has one user")
     if everywhere:
-        _list_all(here, user, asked)
+        _list_all(context, user, asked)
     else:
-        _list_one(here, here.history(here.resolve_session(session_name)), asked)
+        _list_one(context, context.workspace.session(session_name), asked)
 
 
-def _list_one(here: AppContext, history: History, asked: dict[str, Any]) -> None:
-    """List the snapshots of a session; those that cannot be read are told, and then exit code 6."""
-    if here.options.as_json:
+def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> None:
+    """List the snapshots of a session; if some cannot be read, exit with code 6."""
+    history = session.history
+    if context.options.as_json:
         found, pins = history.list(), history.pins()
         rows = [to_json(one, pinned=one.id in pins) for one in filter(_wanted(asked), found)]
-        here.output("snapshots", {"snapshots": rows[: asked["limit"]]}, "")
+        context.output("snapshots", {"snapshots": rows[: asked["limit"]]}, "")
     else:
-        family = SnapshotTreeView(history.tree(), history.session.session_id)
+        family = SnapshotTreeView(history.tree(), session.session_id)
         found = family.own
-        here.output("snapshots", {}, _table(here, history, family, asked))
-    if len(found) < len(here.archive(history.session).records.refs()):
+        context.output("snapshots", {}, _table(context, session, family, asked))
+    if len(found) < len(history.ids()):
         raise click.exceptions.Exit(INVALID)
 
 
-def _list_all(here: AppContext, user: str | None, asked: dict[str, Any]) -> None:
-    found = [one for one in here.histories().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
-    pasts = {(one.project, one.session): here.history(here.session(one.project, one.session)) for one in found}
+def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> None:
+    workspace = context.workspace
+    found = [one for one in workspace.history().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
+    pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in found}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
     rows = [to_json(one, pinned=one.id in pins) for one in found]
     table = (
         render_table([TreeRow(0, one) for one in found], pins, with_session=True) if found else _nothing(asked, user)
     )
-    here.output("snapshots", {"snapshots": rows}, table)
+    context.output("snapshots", {"snapshots": rows}, table)
 
 
 def _wanted(asked: dict[str, Any]) -> Callable[[Snapshot], bool]:
     return lambda one: asked["kind"] in (None, one.kind) and asked["status"] in (None, one.status)
 
 
-def _table(here: AppContext, history: History, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
-    """The snapshots of a session and its forks below a line of whose they are; a sentence where there are none."""
-    session = history.session
-    pasts = {name: here.history(here.session(session.project_id, name)) for name in family.sessions}
-    words = {name: _fork_words(past.session) for name, past in pasts.items()}
+def _table(context: AppContext, session: Session, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
+    """Return the snapshots of a session and its forks below a line of whose they are, or a sentence if none."""
+    sessions = {name: context.workspace.open(session.project_id, name) for name in family.sessions}
+    words = {name: _fork_words(one) for name, one in sessions.items()}
     lines = family.lines(limit=asked["limit"], wanted=_wanted(asked), words=words)
     if not lines:
-        return _off(history) or _nothing(asked, None)
+        return _off(session.history) or _nothing(asked, None)
     head = f"session {session.project_id}/{session.session_id}{_lineage(session)}"
-    return f"{head}\n\n{render_table(lines, {pinned for past in pasts.values() for pinned in past.pins()})}"
+    return f"{head}\n\n{render_table(lines, {pinned for one in sessions.values() for pinned in one.history.pins()})}"
 
 
 def _nothing(asked: dict[str, Any], user: str | None) -> str:
@@ -118,29 +129,29 @@ def _nothing(asked: dict[str, Any], user: str | None) -> str:
     return "no snapshot is like that; haytham checkpoints lists all of a session"
 
 
-def _off(history: History) -> str:
-    """That a session keeps no snapshots beyond a command, where its workflow says so."""
+def _off(history: SessionHistory) -> str:
+    """Return a sentence if the workflow switches snapshots off, or keeps them in memory; else nothing."""
     if not history.policy.enabled:
-        return "this session keeps no history: its workflow says checkpointing.enabled: false"
+        return "snapshots of this session are off: its workflow says snapshots.enabled: false"
     return _IN_MEMORY if history.policy.storage_type == "memory" else ""
 
 
 def _lineage(session: Session) -> str:
-    """Where a session was forked from, in words; nothing for one that is no fork."""
+    """Return which session this one was forked from, in words; nothing if it is no fork."""
     try:
-        value = session.read().manifest.value
+        value = session.manifest
     except (HaythamError, OSError):
         return ""
-    if "forked_from" not in value:
+    if value.forked_from is None:
         return ""
-    point = f", snapshot {value['fork_point']}" if value.get("fork_point") else ""
-    return sanitize(f", forked from {value['forked_from']}{point}")
+    point = f", snapshot {value.fork_point}" if value.fork_point else ""
+    return sanitize(f", forked from {value.forked_from}{point}")
 
 
 def _fork_words(session: Session) -> str:
-    """The name of a fork, and what it is for where that was said."""
+    """Return the name of a fork, and its purpose if it has one."""
     try:
-        purpose = session.read().manifest.value.get("purpose")
+        purpose = session.manifest.purpose
     except (HaythamError, OSError):
         purpose = None
     return f"fork {session.session_id}" + (f": {purpose}" if purpose else "")
@@ -151,7 +162,7 @@ def _fork_words(session: Session) -> str:
 @click.option("--kind", type=click.Choice(KINDS), default="manual", show_default=True, help="What it is taken for.")
 @session_option(argument=True)
 @click.pass_obj
-def snapshot(here: AppContext, /, session_name: str | None, label: str | None, kind: SnapshotKind) -> None:
+def snapshot(context: AppContext, /, session_name: str | None, label: str | None, kind: SnapshotKind) -> None:
     r"""Freeze a session as it is.
 
     It can be looked at, restored, compared and forked later. Works during a run, and on files that cannot be read.
@@ -161,7 +172,7 @@ def snapshot(here: AppContext, /, session_name: str | None, label: str | None, k
       haytham snapshot -m "before the rewrite"
       haytham snapshot --kind routine
     """
-    history = here.history(here.resolve_session(session_name, among=TO_GO_BACK))
+    history = context.workspace.session(session_name, among=TO_GO_BACK).history
     before = history.list(limit=1)
     taken = history.take(kind, label)
     is_new = taken.id not in [one.id for one in before]
@@ -172,16 +183,16 @@ def snapshot(here: AppContext, /, session_name: str | None, label: str | None, k
         if is_new
         else f"nothing has changed since {snapshot_title(taken)}: none was taken"
     )
-    here.output("snapshot", {"snapshot": row, "taken": is_new}, said)
+    context.output("snapshot", {"snapshot": row, "taken": is_new}, said)
     if history.policy.storage_type == "memory":
-        here.info(_IN_MEMORY)
+        context.info(_IN_MEMORY)
 
 
 @click.command
 @click.argument("which", metavar="ID", shell_complete=complete_snapshots)
 @session_option(argument=True)
 @click.pass_obj
-def restore(here: AppContext, /, which: str, session_name: str | None) -> None:
+def restore(context: AppContext, /, which: str, session_name: str | None) -> None:
     r"""Make a session what it was in a snapshot.
 
     ID is the number of a snapshot, or any unique part of its id. What was there before is kept as a snapshot of its
@@ -192,9 +203,21 @@ def restore(here: AppContext, /, which: str, session_name: str | None) -> None:
       haytham restore 3
       haytham restore 9f3ac1
     """
-    from haytham.cli.moment import restore_and_report  # noqa: PLC0415
+    _restore(context, *context.workspace.snapshot(which, session_name, among=TO_GO_BACK))
 
-    restore_and_report(here, *here.snapshot(which, session_name, among=TO_GO_BACK))
+
+def _restore(context: AppContext, session: Session, chosen: Snapshot, *, names: bool = False) -> None:
+    """Restore a snapshot; print what that brought back, and how to undo it."""
+    result = session.restore(chosen)
+    for line in setting_lines(result):
+        context.info(line)
+    ids = {"project": session.project_id, "session": session.session_id, "recovery": result.recovery.id}
+    row = to_json(chosen, pinned=chosen.id in session.history.pins())
+    paths = {"changed": list(result.changed), "added": list(result.added), "removed": list(result.removed)}
+    lines = [f"restored {snapshot_title(chosen)}: {restore_words(result)}", *(restored_names(result) if names else [])]
+    lines += [] if context.options.quiet else [f"to undo that: haytham restore {result.recovery.id}"]
+    lines += [] if context.options.quiet else [f"to go on: haytham resume{context.session_hint(session)}"]
+    context.output("restore", {**ids, "snapshot": row, **paths}, "\n".join(lines))
 
 
 _KINDS: tuple[SnapshotKind, ...] = ("recovery", "pre_operation")
@@ -207,7 +230,7 @@ _NOTHING = "there is nothing to recover: nothing was restored, and nothing went 
 @click.option("--latest", is_flag=True, help="Restore the newest one.")
 @click.option("--clear", is_flag=True, help="Remove all of them.")
 @click.pass_obj
-def recover(here: AppContext, /, session_name: str | None, *, which: str | None, latest: bool, clear: bool) -> None:
+def recover(context: AppContext, /, session_name: str | None, *, which: str | None, latest: bool, clear: bool) -> None:
     r"""Bring back what was there before something went wrong.
 
     Lists what was kept before a restore, or when something broke off, newest first; in a terminal asks which one to
@@ -219,26 +242,25 @@ def recover(here: AppContext, /, session_name: str | None, *, which: str | None,
       haytham recover --latest
       haytham recover --clear
     """
-    from haytham.cli.moment import restore_and_report  # noqa: PLC0415
-
     if (which is not None) + latest + clear > 1:
         raise UsageError("say one of --at, --latest and --clear, not several")
-    history = here.history(here.resolve_session(session_name, among=TO_GO_BACK))
+    session = context.workspace.session(session_name, among=TO_GO_BACK)
+    history = session.history
     points = [one for one in history.list() if one.kind in _KINDS]
     if clear:
-        _clear(here, history, points)
+        _clear(context, history, points)
         return
-    chosen = _said(history, points, which) if which is not None or latest else _asked(here, points)
+    chosen = _said(history, points, which) if which is not None or latest else _asked(context, points)
     if chosen is not None:
-        _check_sound(here, history, chosen)
-        restore_and_report(here, history, chosen, names=True)
+        history.check(chosen)
+        _restore(context, session, chosen, names=True)
 
 
-def _said(history: History, points: list[Snapshot], which: str | None) -> Snapshot:
-    """The recovery point that was named, else the newest."""
+def _said(history: SessionHistory, points: list[Snapshot], which: str | None) -> Snapshot:
+    """Return the recovery point that was named, else the newest."""
     if not points:
         raise UsageError(_NOTHING)
-    chosen = points[0] if which is None else resolve_snapshot(history, which)
+    chosen = points[0] if which is None else history.find(which)
     if chosen.kind not in _KINDS:
         raise UsageError(
             f"{snapshot_title(chosen)} was not kept for that; restore it with: haytham restore {chosen.id}"
@@ -246,14 +268,14 @@ def _said(history: History, points: list[Snapshot], which: str | None) -> Snapsh
     return chosen
 
 
-def _asked(here: AppContext, points: list[Snapshot]) -> Snapshot | None:
+def _asked(context: AppContext, points: list[Snapshot]) -> Snapshot | None:
     """List what can be recovered and, in a terminal, ask which one to restore; None where none is chosen."""
     rows = [{**to_json(one, pinned=False), "circumstance": _circumstance(one)} for one in points]
-    here.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
+    context.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
     if not points:
         return None
-    if not here.can_ask():
-        here.info("\nto restore one: haytham recover --at ID")
+    if not context.can_ask():
+        context.info("\nto restore one: haytham recover --at ID")
         return None
     words = "restore which one, by its number (Enter: none)"
     chosen: Snapshot | None = ask(words, default="", show_default=False, value_proc=partial(_by_number, points))
@@ -261,7 +283,7 @@ def _asked(here: AppContext, points: list[Snapshot]) -> Snapshot | None:
 
 
 def _by_number(points: list[Snapshot], said: str) -> Snapshot | None:
-    """The recovery point with a number or an id; None where nothing was said."""
+    """Return the recovery point with a number or an id; None if nothing was typed."""
     if not said.strip():
         return None
     found = [one for one in points if said.strip() in (str(one.number), one.id)]
@@ -278,7 +300,7 @@ def _point_lines(points: list[Snapshot]) -> list[str]:
 
 
 def _circumstance(point: Snapshot) -> str:
-    """What a session was about to go through then, or had just gone through, in words."""
+    """Return what a session was about to do when a snapshot was taken, or had just done."""
     operation = str(point.metadata.get("operation") or "")
     if not operation:
         return f"a snapshot of kind {point.kind}"
@@ -288,18 +310,7 @@ def _circumstance(point: Snapshot) -> str:
     return f"before {operation}" if is_before else f"when {operation}"
 
 
-def _check_sound(here: AppContext, history: History, chosen: Snapshot) -> None:
-    """Refuse to restore what is damaged, with all that is wrong."""
-    from haytham.history.lookup import resolve  # noqa: PLC0415
-    from haytham.history.verify import verify  # noqa: PLC0415
-
-    archive = here.archive(history.session)
-    wrong = verify(archive, [resolve(archive, chosen.id)])
-    if wrong:
-        raise InvalidDocument(wrong)
-
-
-def _clear(here: AppContext, history: History, points: list[Snapshot]) -> None:
+def _clear(context: AppContext, history: SessionHistory, points: list[Snapshot]) -> None:
     """Remove all recovery points but those that a pin or a fork holds."""
     gone, kept = [], []
     for one in points:
@@ -308,4 +319,4 @@ def _clear(here: AppContext, history: History, points: list[Snapshot]) -> None:
         except HaythamError as error:
             kept.append(f"{snapshot_title(one)}, stays: {error}")
     told = [f"{pluralize(len(gone), 'recovery point')} removed", *map(sanitize, kept)]
-    here.output("recovery_cleared", {"removed": gone, "kept": kept}, "\n".join(told))
+    context.output("recovery_cleared", {"removed": gone, "kept": kept}, "\n".join(told))

@@ -17,17 +17,11 @@ from haytham.cli.output import (
     suggest_limit,
     unknown_words,
 )
-from haytham.errors import HaythamError, InvalidDocument
 from haytham.redact import HIDDEN
-from haytham.session.outputs import output_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from haytham.config.workflow import Phase
-    from haytham.session import Session
-    from haytham.session.plan import PhasePlan, SessionPlan
-    from haytham.session.view import SessionView
+    from haytham.app.results import PhaseStatus, SessionStatus, Spending
+    from haytham.app.session import Session
 
 Row = dict[str, Any]
 
@@ -35,7 +29,7 @@ Row = dict[str, Any]
 @click.command
 @session_option(argument=True)
 @click.pass_obj
-def status(here: AppContext, /, session_name: str | None) -> None:
+def status(context: AppContext, /, session_name: str | None) -> None:
     r"""Show where a session stands.
 
     Its phases, who approved them when, what is stale and why, what was spent, and what to do next. Writes nothing.
@@ -45,181 +39,137 @@ def status(here: AppContext, /, session_name: str | None) -> None:
       haytham status
       haytham status 9f3ac1 --json
     """
-    from haytham.session.paths import session_lock  # noqa: PLC0415
-    from haytham.session.plan import SessionPlan, summarize  # noqa: PLC0415
-
-    def look(reading: SessionView) -> tuple[SessionPlan, list[Row], str]:
-        standing = SessionPlan(reading)
-        return standing, [_row(standing, place) for place in standing.places], summarize(reading).status
-
-    session = here.resolve_session(session_name)
-    try:
-        standing, rows, state = session.read_consistently(look)
-    except HaythamError as error:
-        _tell_the_rest(here, session, error)
-        raise click.exceptions.Exit(INVALID) from None
-    reading = standing.reading
-    owner = here.store.lock_owner(session_lock(session.project_id, session.session_id))
-    runner = "" if owner is None else str(owner)
-    following = None if runner else _next_step(here, session, standing, state)
-    facts = {"status": state, "running": runner or None, "next": following, "phases": rows, "problems": []}
-    over = f"it runs now: {runner}" if runner else f"the session is {state}"
+    session = context.workspace.session(session_name)
+    found = session.status()
+    if found.spending is None:
+        _print_rest(context, found)
+        raise click.exceptions.Exit(INVALID)
+    rows = [_row(phase) for phase in found.phases]
+    following = None if found.running else _next_step(context, session, found)
+    facts = {"status": found.status, "running": found.running, "next": following, "phases": rows, "problems": []}
+    over = f"it runs now: {found.running}" if found.running else f"the session is {found.status}"
     last = f"next: {following}" if following else over
     notes = [f"note: phase {row['phase']}: {fault}" for row in rows for fault in row["faults"]]
-    _answer(here, session, {**facts, **spent_facts(reading)}, [*notes, *_money(reading, state), last])
+    lines = [*notes, *_money(found.spending, found.status), last]
+    _answer(context, found, {**facts, **spent_facts(found.spending)}, lines)
 
 
-def _answer(here: AppContext, session: Session, facts: Row, last: list[str]) -> None:
+def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[str]) -> None:
     """Draw the rows as a table between a line of where and lines of what was spent and what is next."""
     width = max((len(row["name"]) for row in facts["phases"]), default=0) + 2
     lines = [f"  {row['phase']}  {sanitize(row['name']):<{width}}{row['state']}" for row in facts["phases"]]
     head = f"session {session.project_id}/{session.session_id}: {facts['status']}"
     ids = {"project": session.project_id, "session": session.session_id}
-    here.output("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
+    context.output("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
 
 
-def _money(reading: SessionView, state: str) -> list[str]:
-    """What was spent and may be, and why the session is paused; nothing where there is nothing to say."""
-    account, limits = reading.spending(), reading.limits
+def _money(spending: Spending, state: str) -> list[str]:
+    """Return what was spent and may be, and why the session is paused; nothing if there is nothing to say."""
+    account, limits = spending.summary, spending.limits
     total = account.total
-    said = [f"spent: {spent_words(total)}"] if total.calls else []
+    lines = [f"spent: {spent_words(total)}"] if total.calls else []
     limit = limit_words(limits, total)
-    said += [f"limit: {limit}"] if limit else []
-    said += [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
-    return [*said, f"paused: {reading.pause_reason()}"] if state == "paused" else said
+    lines += [f"limit: {limit}"] if limit else []
+    lines += [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
+    return [*lines, f"paused: {spending.paused}"] if state == "paused" else lines
 
 
-def _row(standing: SessionPlan, place: PhasePlan) -> Row:
-    phase, reading = place.state.phase, standing.reading
-    feedback = reading.feedback(phase)
-    value = feedback.value if feedback is not None and place.next_action.action in ("approved", "rejected") else {}
-    redacted = _redacted(reading, phase) if place.next_action.action == "gate" else []
-    hidden = f"; secrets in {', '.join(redacted)} are stored as {HIDDEN}" if redacted else ""
+def _row(phase: PhaseStatus) -> Row:
+    hidden = f"; secrets in {', '.join(phase.redacted)} are stored as {HIDDEN}" if phase.redacted else ""
+    refused = f"; {phase.refused}" if phase.refused is not None else ""
     return {
         "phase": phase.number,
         "name": phase.name,
-        "status": place.state.status,
-        "attempt": place.state.attempt,
-        "step": place.next_action.action,
-        "by": value.get("by"),
-        "at": value.get("timestamp"),
-        "stale": list(place.stale),
-        "faults": fault_lines(reading, phase) if place.next_action.action == "gate" else [],
-        "redacted": redacted,
-        "state": sanitize(_state(place, value) + hidden + _refused(place) + _unsettled_needs(standing, place)),
+        "status": phase.status,
+        "attempt": phase.attempt,
+        "step": phase.action,
+        "by": phase.by,
+        "at": phase.at,
+        "stale": list(phase.stale),
+        "faults": fault_lines(phase.faults),
+        "redacted": list(phase.redacted),
+        "state": sanitize(_state(phase) + hidden + refused + _open_needs(phase)),
     }
 
 
-def _redacted(reading: SessionView, phase: Phase) -> list[str]:
-    """The agents whose replies held secrets of the environment, and are stored without them."""
-    return [agent for agent, output in reading.outputs(phase).items() if output.value.get("redacted")]
-
-
-def _state(place: PhasePlan, value: Mapping[str, Any]) -> str:
-    """How a phase stands, in words."""
-    step, why = place.next_action.action, place.next_action.reason
-    attempt = f", attempt {place.state.attempt}" if place.state.attempt > 1 else ""
-    if step in ("approved", "rejected"):
-        return step + (_signed(value) if value else f": {why}" if why else "")
-    if step == "gate":
+def _state(phase: PhaseStatus) -> str:
+    """Return how a phase stands, in words."""
+    action, why = phase.action, phase.reason
+    attempt = f", attempt {phase.attempt}" if phase.attempt > 1 else ""
+    if action in ("approved", "rejected"):
+        return action + (_signed(phase) if phase.has_feedback else f": {why}" if why else "")
+    if action == "gate":
         reason = "" if why == "it waits for review" else f": {why}"
         return f"waits for review{attempt}{reason}"
-    if step == "write":
-        return f"to be written by a person: {', '.join(place.next_action.agents)}{attempt}"
-    if step == "run again":
+    if action == "write":
+        return f"to be written by a person: {', '.join(phase.agents)}{attempt}"
+    if action == "run again":
         return f"stale: {why}"
-    if step == "nothing":
+    if action == "nothing":
         return f"left out: {why}"
-    return (_requested(place) if step == "next attempt" else _not_done(place)) + attempt
+    return (_requested(phase) if action == "next attempt" else _not_done(phase)) + attempt
 
 
-def _refused(place: PhasePlan) -> str:
-    """Why a decision in the phase's file does not count."""
-    return f"; {place.refused}" if place.refused is not None else ""
+def _signed(phase: PhaseStatus) -> str:
+    words = f" by {phase.by}" if phase.by else ""
+    words += f" at {phase.at}" if phase.at else ""
+    words += f", with changes {phase.revised}" if phase.revised is not None else ""
+    return words + (f", although {phase.anyway}" if phase.anyway is not None else "")
 
 
-def _signed(value: Mapping[str, Any]) -> str:
-    said = f" by {value['by']}" if value.get("by") else ""
-    said += f" at {value['timestamp']}" if value.get("timestamp") else ""
-    said += f", with changes {value['revised']}" if "revised" in value else ""
-    return said + (f", although {value['anyway']}" if "anyway" in value else "")
-
-
-def _requested(place: PhasePlan) -> str:
+def _requested(phase: PhaseStatus) -> str:
     """Return that changes are requested, and of whom, if not of all."""
-    asked = place.next_action.agents
-    return "changes requested" + ("" if asked == place.state.phase.agents else f" of {', '.join(asked)}")
+    return "changes requested" + ("" if phase.agents == phase.all_agents else f" of {', '.join(phase.agents)}")
 
 
-def _not_done(place: PhasePlan) -> str:
-    if place.state.lost and place.state.status == "requires_retry":
-        return f"to run again: no output of {', '.join(place.next_action.agents)}"
-    failed = [agent for agent, output in place.state.outputs.items() if output.status == "failed"]
-    if failed and not place.next_action.agents:
-        return f"mended by hand: {', '.join(failed)}"
-    return f"{place.state.status}: {', '.join(failed)}" if failed else str(place.state.status)
+def _not_done(phase: PhaseStatus) -> str:
+    if phase.lost and phase.status == "requires_retry":
+        return f"to run again: no output of {', '.join(phase.agents)}"
+    if phase.failed and not phase.agents:
+        return f"mended by hand: {', '.join(phase.failed)}"
+    return f"{phase.status}: {', '.join(phase.failed)}" if phase.failed else phase.status
 
 
-def _unsettled_needs(standing: SessionPlan, place: PhasePlan) -> str:
-    """What an approved phase builds on and is not settled itself: it may become stale."""
-    if place.next_action.action != "approved":
-        return ""
-    numbers = [one.state.phase.number for one in standing.places if not one.is_done]
-    needs = [str(need) for need in place.state.phase.needs if need in numbers]
-    return f"; builds on phase {', '.join(needs)}, which is open" if needs else ""
+def _open_needs(phase: PhaseStatus) -> str:
+    """Return which phases an approved phase builds on that are not settled: it may become stale."""
+    needs = ", ".join(map(str, phase.open_needs))
+    return f"; builds on phase {needs}, which is open" if needs else ""
 
 
-def _next_step(here: AppContext, session: Session, standing: SessionPlan, state: str) -> str | None:
-    """The command that answers the open gate, or goes on; None where the session is over."""
-    place = standing.next
-    if place is None or place.next_action.action == "rejected" or state == "rejected":
+def _next_step(context: AppContext, session: Session, found: SessionStatus) -> str | None:
+    """Return the command that answers the open gate, or goes on; None if the session is over."""
+    phase = found.next
+    if phase is None or phase.action == "rejected" or found.status == "rejected" or found.spending is None:
         return None
-    which, option = here.session_hint(session), here.session_hint(session, "-s")
-    number = place.state.phase.number
-    if place.next_action.action == "gate":
+    which, option = context.session_hint(session), context.session_hint(session, "-s")
+    number = phase.number
+    if phase.action == "gate":
         return f"haytham review {number}{option}, or haytham approve {number}{option} && haytham resume{which}"
-    if place.next_action.action == "write":
-        keys = output_paths(standing.reading, place.state.phase, place.next_action.agents)
-        where = keys.replace(session.prefix, f"{here.base}/{session.prefix}")
-        return f"write {where}, then: haytham resume{which}"
-    if state == "paused":
-        return f"haytham resume{which}{suggest_limit(standing.reading)}"
-    failed = place.state.status == "failed" and bool(place.next_action.agents)
+    if phase.action == "write":
+        prefix = session.documents.prefix
+        return f"write {phase.output_keys.replace(prefix, f'{context.base}/{prefix}')}, then: haytham resume{which}"
+    if found.status == "paused":
+        return f"haytham resume{which}{suggest_limit(found.spending)}"
+    failed = phase.status == "failed" and bool(phase.agents)
     return f"haytham retry {number}{which}" if failed else f"haytham resume{which}"
 
 
-def _tell_the_rest(here: AppContext, session: Session, error: HaythamError) -> None:
-    """Show what can be read, where something cannot."""
-    try:
-        reading = session.read()
-        rows = [_readable(reading, phase) for phase in reading.phases]
-    except HaythamError:
-        rows = _folders(session)
-    problems = [str(problem) for problem in error.problems] if isinstance(error, InvalidDocument) else [str(error)]
+def _print_rest(context: AppContext, found: SessionStatus) -> None:
+    """Print what can be read of a session in which something cannot."""
     last = "next: mend the file that is named, with haytham review, or see all that is wrong: haytham validate"
-    facts = {"status": "unreadable", "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
-    _answer(here, session, facts, [last])
-    for problem in problems if not here.options.as_json else ():
+    rows, problems = [_readable(phase) for phase in found.phases], list(found.problems)
+    facts = {"status": found.status, "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
+    _answer(context, found, facts, [last])
+    for problem in problems if not context.options.as_json else ():
         echo(f"haytham: {problem}", err=True)
 
 
-def _readable(reading: SessionView, phase: Phase) -> Row:
-    """A phase by its own documents alone."""
-    try:
-        checkpoint, feedback, review = reading.checkpoint(phase), reading.feedback(phase), reading.review(phase)
-        stands = "pending" if checkpoint is None else checkpoint.value["status"]
-        state = stands if feedback is None or review is None else f"{stands}, {review.decision or 'waits for review'}"
-        state += _signed(feedback.value) if feedback is not None and review and review.decision else ""
-        reading.texts(phase)
-    except HaythamError:
-        stands = state = "unreadable"
-    return {"phase": phase.number, "name": phase.name, "status": stands, "state": sanitize(state)}
-
-
-def _folders(session: Session) -> list[Row]:
-    """The folders of phases, where not even the manifest says which there are."""
-    keys = session.store.keys(session.prefix, depth=2)
-    names = {key.removeprefix(session.prefix).split("/")[0] for key in keys if "/phase_" in key}
-    return [
-        {"phase": name.split("_")[1], "name": name, "status": "unknown", "state": "is there"} for name in sorted(names)
-    ]
+def _readable(phase: PhaseStatus) -> Row:
+    """Return a phase by its own documents alone; one of which only the folder is known is there."""
+    if phase.status == "unknown":
+        return {"phase": phase.name.split("_")[1], "name": phase.name, "status": "unknown", "state": "is there"}
+    state = phase.status
+    if phase.has_feedback:
+        state += f", {phase.decision or 'waits for review'}"
+        state += _signed(phase) if phase.decision else ""
+    return {"phase": phase.number, "name": phase.name, "status": phase.status, "state": sanitize(state)}

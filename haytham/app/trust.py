@@ -1,4 +1,4 @@
-"""Which workflows may run code here: a list of digests of this user's own, outside of any session folder.
+"""Which workflows may run code on this machine: this user's own list of digests, outside of any session folder.
 
 Trust is bound to the workflow, the model, and the content of the script or module file that would run. Not to what that
 imports, and not to what is installed on this machine: a program in a folder of PATH outside the working folder, the
@@ -20,7 +20,7 @@ from importlib import machinery
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.agents.base import find_modules, runs_code
+from haytham.agents.registry import declared_models, find_modules, runs_code
 from haytham.config.agent_spec import INHERIT, read_agent
 from haytham.session.inputs import agent_texts
 from haytham.storage.factory import OURS, is_registered
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import CodeType
 
-    from haytham.session import Session
+    from haytham.session import SessionDocuments
     from haytham.session.view import SessionView
 
 _LARGEST_READ = 10_000_000  # bytes; a larger file is told by its identity, since it would be read for each command
 _STARTS = ("__main__.py", "index.js")  # what an interpreter runs of a folder that it is given
 
 
-def may_run_code(session: Session) -> bool:
-    """Whether this session's workflow and model run code, or lead elsewhere, and are on the list."""
+def may_run_code(session: SessionDocuments) -> bool:
+    """Return whether the session needs trust (code, or a store of its own) and is on the list."""
     return _needs_trust(session) and _is_listed(session)
 
 
-def may_name_model(session: Session) -> bool:
-    """Whether a person who names a model vouches for nothing else: the workflow runs no code, or is on the list."""
+def may_name_model(session: SessionDocuments) -> bool:
+    """Return whether naming a model trusts nothing else: the workflow runs no code, or is on the list."""
     return not _leads_elsewhere(session.read()) or _is_listed(session)
 
 
-def trust(session: Session) -> None:
-    """Put this session's workflow and model on the list, where they can run code or lead elsewhere."""
+def trust(session: SessionDocuments) -> None:
+    """Add the session's workflow and model to the list, if they need trust."""
     if _needs_trust(session) and not _is_listed(session):
         _add(_key(session))
 
 
 def allow_recording(folder: Path) -> None:
-    """Put a folder on the list that a person named for recordings."""
+    """Add a folder for recordings to the list."""
     if not may_record(folder):
         _add(_record_key(folder))
 
@@ -69,7 +69,7 @@ def _record_key(folder: Path) -> str:
 
 
 def add_cwd_to_path() -> None:
-    """Let python:module:function lie in the folder one works in; last, so that it stands before nothing else."""
+    """Let modules of agents lie in the working folder; it is searched last."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -80,7 +80,7 @@ def add_cwd_to_path() -> None:
 
 
 class _SourceLoader(machinery.SourceFileLoader):
-    """Load a module from its source: compiled code beside it may be of another one, and trust is in the source."""
+    """Loads a module from its source: compiled code beside it may be of another one, and trust is in the source."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
@@ -88,7 +88,7 @@ class _SourceLoader(machinery.SourceFileLoader):
 
 
 def _find_source(folder: str) -> machinery.FileFinder:
-    """Find modules in a folder of the working folder; ImportError for any other, which Python's own finder takes."""
+    """Return a finder for a folder in the working folder; ImportError for any other, which Python's own takes."""
     if not _is_within(folder, str(Path.cwd())) or _is_installed(folder):
         raise ImportError
     return machinery.FileFinder(
@@ -99,15 +99,15 @@ def _find_source(folder: str) -> machinery.FileFinder:
     )
 
 
-def _needs_trust(session: Session) -> bool:
-    """Whether a session runs code of its workflow's or its model's, or keeps its history in a place of its own."""
+def _needs_trust(session: SessionDocuments) -> bool:
+    """Return whether a session runs code of its workflow or model, or stores its history in a place of its own."""
     reading = session.read()
-    model = reading.manifest.value.get("model")
+    model = reading.manifest.value.model
     return (model is not None and runs_code(model)) or _leads_elsewhere(reading)
 
 
 def _leads_elsewhere(reading: SessionView) -> bool:
-    """Whether an agent's own model is code, or the history rests in a place, or a store, of the workflow's own."""
+    """Return whether an agent's model is code, or the workflow names a place or a store for the history."""
     policy, models = reading.workflow.policy, _models(reading)
     if policy.storage_path is not None or policy.storage_type not in OURS:
         return True
@@ -115,23 +115,23 @@ def _leads_elsewhere(reading: SessionView) -> bool:
 
 
 def _models(reading: SessionView) -> set[str]:
-    """The models that agents name themselves."""
+    """Return the models that agents name themselves."""
     texts = agent_texts(reading.workflow_files().files)  # whose digest is checked: trust is by it
-    return {model for name, text in texts.items() for model in read_agent(name, text).models} - {INHERIT}
+    return {model for name, text in texts.items() for model in declared_models(read_agent(name, text))} - {INHERIT}
 
 
-def _is_listed(session: Session) -> bool:
+def _is_listed(session: SessionDocuments) -> bool:
     session.read().workflow_files()  # a digest that the files do not have is worth nothing
     return _key(session) in _listed()
 
 
-def _key(session: Session) -> str:
+def _key(session: SessionDocuments) -> str:
     reading = session.read()
     value, kind = reading.manifest.value, reading.workflow.policy.storage_type
-    models = sorted({str(value.get("model", "")), *_models(reading)})
+    models = sorted({value.model or "", *_models(reading)})
     models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
     code = code_digests(models, base=getattr(session.store, "base", None))
-    return text_digest("\n".join([f"{value['workflow']} {value.get('model', '')}", *code]))
+    return text_digest("\n".join([f"{value.workflow} {value.model or ''}", *code]))
 
 
 # The files that would run.
@@ -196,7 +196,7 @@ def _files_at(name: str) -> list[str]:
 
 
 def _is_on_path(program: str, own: Sequence[str]) -> bool:
-    """Whether a program lies in a folder of PATH, and neither it nor what it leads to in a folder of one's own."""
+    """Return whether a program lies in a folder of PATH, and neither it nor its target in a folder of one's own."""
     folders = {Path(entry) for entry in os.get_exec_path()}
     places = program, os.path.realpath(program)
     is_found = Path(program).is_absolute() and Path(program).parent in folders
@@ -221,7 +221,7 @@ def _module_files(rest: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_installed(path: str) -> bool:
-    """Whether a module belongs to this Python: its library, or packages that were installed for it."""
+    """Return whether a module belongs to this Python: its library, or an installed package."""
     return any(_is_within(path, top) for top in _installed_folders())
 
 

@@ -1,4 +1,4 @@
-"""What an agent would be asked now, to the letter, and where each part of it comes from. Nothing is written."""
+"""The exact prompt that an agent would get now, and the file that each part of it comes from. Writes nothing."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from haytham.resources import resource_path
 from haytham.session import paths
 from haytham.session.inputs import phase_comments
+from haytham.session.plan import SessionPlan
+from haytham.session.review import ReviewGate
+from haytham.session.session import SessionDocuments
+from haytham.storage.memory import MemoryStore
 from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from haytham.agents.base import Task
-    from haytham.cli.context import AppContext
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase
-    from haytham.session import Session
-    from haytham.session.plan import SessionPlan
     from haytham.session.view import SessionView
 
 _BUILT_IN = "built in: "
@@ -26,7 +28,7 @@ _BUILT_IN = "built in: "
 
 @dataclass(frozen=True)
 class PromptPart:
-    """A part of what an agent is asked: its name, the file it comes from, and the digest of it."""
+    """A part of a prompt: its name, the file it comes from, and its digest."""
 
     name: str
     file: str
@@ -35,92 +37,90 @@ class PromptPart:
 
 @dataclass(frozen=True)
 class PromptPreview:
-    """What one agent would be asked; `notes` tell in how far that may still change."""
+    """What one agent would be asked; `notes` say in how far that may still change."""
 
     task: Task
     parts: tuple[PromptPart, ...]
     notes: tuple[str, ...]
 
 
-def preview_prompts(here: AppContext, session: Session, number: int, agents: tuple[str, ...]) -> list[PromptPreview]:
-    """What agents of a phase would be asked if it ran now: found out on a copy, with the first steps of a run."""
-    standing, state = _about_to_run(session, number), session.state()
-    phase, found = standing.reading.phase(number), []
+def preview_prompts(
+    documents: SessionDocuments, number: int, agents: tuple[str, ...], *, folder: str
+) -> list[PromptPreview]:
+    """Return what agents of a phase would be asked if it ran now: the first steps of a run, done on a copy.
+
+    `folder` is the workspace, as files in it are named.
+    """
+    plan, state = _about_to_run(documents, number), documents.state()
+    phase, previews = plan.reading.phase(number), []
     for agent in agents:
-        task, spec = standing.build_request(phase, agent, state)
-        sources = _Sources(here, session, standing.reading, phase)
-        parts = (*_frame(here, session, spec, task), *(sources.part(*one, agent=agent) for one in task.parts.items()))
-        found.append(PromptPreview(task, parts, tuple(_notes(standing, phase, agent))))
-    return found
+        task, spec = plan.build_request(phase, agent, state)
+        sources = _Sources(folder, documents, plan.reading, phase)
+        parts = [sources.part(name, digest, agent=agent) for name, digest in task.parts.items()]
+        frame = _frame(folder, documents, spec, task)
+        previews.append(PromptPreview(task, (*frame, *parts), tuple(_notes(plan, phase, agent))))
+    return previews
 
 
-def _about_to_run(session: Session, number: int) -> SessionPlan:
-    """A session as a run of a phase finds it: decisions are bound, and an attempt that is to change is put aside."""
-    from haytham.session.plan import SessionPlan  # noqa: PLC0415
-    from haytham.session.review import ReviewGate  # noqa: PLC0415
-
-    copy = _copy(session)
+def _about_to_run(documents: SessionDocuments, number: int) -> SessionPlan:
+    """Return the plan that a run of a phase finds: decisions are bound, an attempt that is to change is archived."""
+    copy = copy_in_memory(documents)
     gate = ReviewGate(copy)
     gate.complete_pending_move()
     gate.bind_editor_decisions(None)
-    standing = SessionPlan(copy.read())
-    if standing.phase(number).next_action.action != "next attempt":
-        return standing
+    plan = SessionPlan(copy.read())
+    if plan.phase(number).next_action.action != "next attempt":
+        return plan
     gate.start_attempt(number)
     return SessionPlan(copy.read())
 
 
-def _copy(session: Session) -> Session:
-    """A session in memory: it reads like the one at rest, and nothing that is done to it stays."""
-    from haytham.session import Session  # noqa: PLC0415
-    from haytham.storage.memory import MemoryStore  # noqa: PLC0415
-
-    memory, store, reading = MemoryStore(), session.store, session.read()
-    workflow = paths.workflow_prefix(session.project_id, reading.manifest.value["workflow"])
-    keys = [*store.keys(session.prefix), *store.keys(workflow), paths.project_key(session.project_id)]
+def copy_in_memory(documents: SessionDocuments) -> SessionDocuments:
+    """Return a session in memory that reads like the one at rest; changes to it are not stored."""
+    memory, store, view = MemoryStore(), documents.store, documents.read()
+    workflow = paths.workflow_prefix(documents.project_id, view.manifest.value.workflow)
+    keys = [*store.keys(documents.prefix), *store.keys(workflow), paths.project_key(documents.project_id)]
     memory.write_all({key: store.read(key) for key in keys if store.is_regular(key)})
-    for phase in reading.phases:
-        memory.ensure_folder(reading.phase_prefix(phase))
-    return Session(memory, session.project_id, session.session_id)
+    for phase in view.phases:
+        memory.ensure_folder(view.phase_prefix(phase))
+    return SessionDocuments(memory, documents.project_id, documents.session_id)
 
 
-def _notes(standing: SessionPlan, phase: Phase, agent: str) -> Iterator[str]:
-    """In how far what an agent is asked may still change before it is."""
-    verdict = standing.phase(phase.number).next_action
-    if verdict.action == "nothing":
-        yield f"phase {phase.number} is left out: {verdict.reason}"
-    for need in (place.state.phase for place in standing.places if not place.is_done):
+def _notes(plan: SessionPlan, phase: Phase, agent: str) -> Iterator[str]:
+    """Yield in how far what an agent is asked may still change before it is."""
+    action = plan.phase(phase.number).next_action
+    if action.action == "nothing":
+        yield f"phase {phase.number} is left out: {action.reason}"
+    for need in (place.state.phase for place in plan.places if not place.is_done):
         if need.number in phase.needs:
             yield f"phase {need.number}, {need.name}, is open: what it comes to may be another text"
     earlier = phase.agents[: phase.agents.index(agent)] if phase.run == "sequential" else ()
-    waiting = [name for name in earlier if name in verdict.agents]
+    waiting = [name for name in earlier if name in action.agents]
     if waiting:
         yield f"{', '.join(waiting)} will write before it: that text is not in here yet"
 
 
-def _frame(here: AppContext, session: Session, spec: AgentSpec, task: Task) -> Iterator[PromptPart]:
-    """What holds a prompt together, and what its contract asks for."""
-    from haytham.resources import resource_path  # noqa: PLC0415
-
+def _frame(folder: str, session: SessionDocuments, spec: AgentSpec, task: Task) -> Iterator[PromptPart]:
+    """Yield what holds a prompt together, and what its contract asks for."""
     template = resource_path("templates", "prompt.md.j2").read_text(encoding="utf-8")
     yield PromptPart("frame", f"{_BUILT_IN}prompt.md.j2", text_digest(template))
     if spec.contract is not None and task.contract is not None:
-        own = paths.workflow_prefix(session.project_id, session.read().manifest.value["workflow"])
+        own = paths.workflow_prefix(session.project_id, session.read().manifest.value.workflow)
         key = f"{own}contracts/{spec.contract}.json"
-        file = f"{here.base}/{key}" if session.store.is_regular(key) else f"{_BUILT_IN}contracts/{spec.contract}.json"
+        file = f"{folder}/{key}" if session.store.is_regular(key) else f"{_BUILT_IN}contracts/{spec.contract}.json"
         yield PromptPart("contract", file, text_digest(task.contract.prompt_text()))
     if "state" in spec.body and session.store.is_regular(session.prefix + paths.STATE):
         data = session.store.read(session.prefix + paths.STATE)
         yield PromptPart(
-            "state", f"{here.base}/{session.prefix}{paths.STATE}", text_digest(data.decode("utf-8", "replace"))
+            "state", f"{folder}/{session.prefix}{paths.STATE}", text_digest(data.decode("utf-8", "replace"))
         )
 
 
 class _Sources:
     """The files that parts of a task come from, by the names of the parts."""
 
-    def __init__(self, here: AppContext, session: Session, reading: SessionView, phase: Phase) -> None:
-        self._base, self._session, self._reading, self._phase = here.base, session, reading, phase
+    def __init__(self, folder: str, session: SessionDocuments, reading: SessionView, phase: Phase) -> None:
+        self._base, self._session, self._reading, self._phase = folder, session, reading, phase
         self._rules: list[tuple[str, Callable[..., str]]] = [
             (r"idea", lambda: paths.project_key(session.project_id)),
             (r"evidence", lambda: session.prefix + paths.EVIDENCE),
@@ -136,7 +136,7 @@ class _Sources:
         ]
 
     def part(self, name: str, digest: str, *, agent: str) -> PromptPart:
-        """A part, with the file it comes from as a person would name it."""
+        """Return a part with the file it comes from, as a person would name it."""
         if name == "agent file":
             return PromptPart(name, self._agent_file(agent), digest)
         for pattern, key in self._rules:
@@ -147,11 +147,11 @@ class _Sources:
 
     def _agent_file(self, agent: str) -> str:
         manifest = self._reading.manifest.value
-        folder = paths.workflow_prefix(self._session.project_id, manifest["workflow"])
+        folder = paths.workflow_prefix(self._session.project_id, manifest.workflow)
         key = f"{folder}{paths.AGENTS_PREFIX}{agent}.md"
         if self._session.store.is_regular(key):
             return f"{self._base}/{key}"
-        return f"{_BUILT_IN}{manifest['workflow_type']}/{paths.AGENTS_PREFIX}{agent}.md"
+        return f"{_BUILT_IN}{manifest.workflow_type}/{paths.AGENTS_PREFIX}{agent}.md"
 
     def _folder(self, number: str) -> str:
         return self._reading.phase_prefix(self._reading.phase(int(number)))
@@ -167,7 +167,7 @@ class _Sources:
         return self._in_attempt(self._folder(number), attempt, paths.FEEDBACK)
 
     def _aside(self, number: str, file: str) -> str:
-        """A file of an earlier attempt; of one that a run would put aside first, where it lies now."""
+        """Return a file of an earlier attempt; of one that a run would archive first, where it lies now."""
         return self._in_attempt(self._reading.phase_prefix(self._phase), number, file)
 
     def _in_attempt(self, folder: str, attempt: str, file: str) -> str:
@@ -175,10 +175,10 @@ class _Sources:
         return key if self._session.store.is_regular(key) else folder + file
 
     def _left_out(self, number: str) -> str:
-        """Where it says that a phase is left out: a person's decision, else the mode or the workflow."""
+        """Return the file that skips a phase: a decision, else the mode or the workflow."""
         phases = [phase for phase in self._reading.phases if phase.number == int(number)]
         if not phases:
             return self._session.prefix + paths.MANIFEST
         feedback = self._reading.phase_prefix(phases[0]) + paths.FEEDBACK
-        own = paths.workflow_prefix(self._session.project_id, self._reading.manifest.value["workflow"])
+        own = paths.workflow_prefix(self._session.project_id, self._reading.manifest.value.workflow)
         return feedback if phases[0].when is None else f"{own}workflow.yaml"

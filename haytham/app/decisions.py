@@ -1,0 +1,319 @@
+"""Decisions on phases: chosen, checked against what the reviewer saw, stored with event and snapshot in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from haytham.app.results import (
+    ContractFault,
+    DecisionResult,
+    EditorDecisions,
+    InputResult,
+    ReviewView,
+    review_guard,
+)
+from haytham.engine.autosnapshot import AutoSnapshotter
+from haytham.errors import (
+    HaythamError,
+    InvalidDocument,
+    InvalidRequest,
+    NoPhaseToRun,
+    NotFound,
+    NothingToDecide,
+    PhaseRunning,
+    ReviewChanged,
+    WriteConflict,
+)
+from haytham.session.derived import asked_agents, derived_output
+from haytham.session.editing import ReviewFiles
+from haytham.session.inputs import TaskInputs
+from haytham.session.models import AgentOutput
+from haytham.session.paths import output_file, session_lock
+from haytham.session.plan import SessionPlan
+from haytham.session.review import ReviewGate, save_request
+from haytham.text import text_digest
+from haytham.validation import require_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from haytham.app.results import ReviewGuard
+    from haytham.config.workflow import Phase
+    from haytham.history.history import History
+    from haytham.session.derived import Decision
+    from haytham.session.plan import PhasePlan
+    from haytham.session.review import BoundDecision
+    from haytham.session.session import SessionDocuments
+    from haytham.session.view import SessionView
+
+_RUNS = ("run", "run again", "next attempt")
+_RUNS_OR_WAITS = ("run", "write", "run again", "next attempt")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person says of a phase: the decision, their words, and whom they ask for changes."""
+
+    decision: Decision
+    comment: str = ""
+    changes: Sequence[str] = ()
+    agents: Sequence[str] = ()
+    anyway: bool = False
+
+
+def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
+    documents: SessionDocuments,
+    history: History,
+    answer: Answer,
+    *,
+    phase: int | None,
+    by: str,
+    guard: ReviewGuard | None = None,
+) -> DecisionResult:
+    """Store a decision on a phase, its event, and the snapshot if the policy asks for one.
+
+    Without `phase`, on the first that waits. ReviewChanged if the phase is not what `guard` says; PhaseRunning while
+    it runs. Decisions typed into files are bound first.
+    """
+    changes = [change for change in answer.changes if change.strip()]
+    if answer.decision == "changes" and not changes and not answer.comment.strip():
+        raise InvalidRequest("say what is to change: -m COMMENTS or --change TEXT")
+    gate, snapshotter = ReviewGate(documents), AutoSnapshotter(history)
+    if guard is None:
+        _take_snapshots(history, gate.bind_editor_decisions(by))
+    plan = SessionPlan(documents.read())
+    place = _first_open(plan, answer.decision) if phase is None else _named(plan, phase, answer.decision)
+
+    def check(view: SessionView, chosen: Phase) -> None:
+        if guard is not None:
+            _check_guard(view, guard)
+        _check_idle(documents, view, chosen)
+
+    bound = gate.decide(
+        place.state.phase.number,
+        answer.decision,
+        by=by,
+        comments=answer.comment,
+        changes=changes,
+        agents=answer.agents,
+        anyway=answer.anyway,
+        guard=check,
+    )
+    if guard is not None:
+        snapshotter.backfill_approvals()  # of decisions that were typed into files
+    _take_snapshots(history, [bound])
+    faults = contract_faults(plan.reading, place.state.phase) if answer.decision == "approved" else ()
+    return _result(documents.read(), bound, faults)
+
+
+def bind_editor_decisions(documents: SessionDocuments, history: History, by: str) -> EditorDecisions:
+    """Bind decisions typed into feedback files to the texts, each with its event and snapshot."""
+    bound = ReviewGate(documents).bind_editor_decisions(by)
+    _take_snapshots(history, bound)
+    view = documents.read()
+    refused = tuple(place.refused for place in SessionPlan(view).places if place.refused is not None)
+    return EditorDecisions(tuple(_result(view, decision) for decision in bound), refused)
+
+
+def give_input(documents: SessionDocuments, history: History, text: str, *, by: str) -> InputResult:
+    """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""
+    with documents.store.run_lock(session_lock(documents.project_id, documents.session_id)):
+        editor = bind_editor_decisions(documents, history, by)
+        place = next_to_run(SessionPlan(documents.read()))
+        phase, starts = place.state.phase, place.next_action.action == "next attempt"
+        if starts:
+            AutoSnapshotter(history).before_rerun(phase, "input for the next attempt")
+        save_request(documents, phase.number, text, by=by)
+    return InputResult(phase.number, phase.name, place.state.attempt + starts, editor)
+
+
+def next_to_run(plan: SessionPlan) -> PhasePlan:
+    """Return the first phase that will run: it is neither settled nor waits for review."""
+    if any(place.next_action.action == "rejected" for place in plan.places):
+        raise NoPhaseToRun(rejected=True)
+    place = next((place for place in plan.places if place.next_action.action in _RUNS_OR_WAITS), None)
+    if place is None:
+        raise NoPhaseToRun(rejected=False)
+    return place
+
+
+def review(documents: SessionDocuments, number: int) -> ReviewView:
+    """Return a phase as a reviewer sees it, all of it from one moment."""
+
+    def compute(view: SessionView) -> ReviewView:
+        phase = view.phase(number)
+        attempt, feedback = view.attempt(phase), view.feedback(phase)
+        value = None if feedback is None else feedback.value
+        earlier = view.archived_attempt(phase, attempt - 1).texts if attempt > 1 else {}
+        return ReviewView(
+            phase=number,
+            name=phase.name,
+            attempt=attempt,
+            agents=phase.agents,
+            texts=view.texts(phase),
+            earlier_texts=earlier,
+            decision=view.decision(phase),
+            comments="" if value is None else value.comments,
+            changes=() if value is None else value.requested_changes,
+            by=None if value is None else value.by,
+            faults=contract_faults(view, phase),
+            redacted=redacted(view, phase),
+            guard=review_guard(view, number),
+        )
+
+    return documents.read_consistently(compute)
+
+
+def waiting_phase(documents: SessionDocuments) -> int:
+    """Return the first phase that waits for review; one with a file that cannot be read comes first."""
+    view = documents.read()
+    try:
+        place = SessionPlan(view).next
+    except InvalidDocument as error:
+        for phase in view.phases:
+            if any(problem.file.startswith(view.phase_prefix(phase)) for problem in error.problems):
+                return phase.number
+        raise
+    if place is None or place.next_action.action != "gate":
+        raise InvalidRequest("no phase waits for review; haytham status shows where the session stands")
+    return place.state.phase.number
+
+
+def edit(documents: SessionDocuments, folder: Path, number: int, open_editor: Callable[[list[Path]], None]) -> None:
+    """Let a person edit the outputs and the feedback of a phase, again until all of it can be read.
+
+    InvalidDocument if they leave a file as it is that cannot be read; `folder` is the workspace.
+    """
+    files = ReviewFiles(documents, number)
+    files.open_review()
+    files.note_faults()
+    while True:
+        before = files.content()
+        try:
+            open_editor([folder / key for key in files.files()])
+        finally:
+            is_unchanged = files.content() == before
+            files.remove_notes()
+        faults = files.faults()
+        if not faults:
+            return
+        if is_unchanged:
+            raise InvalidDocument(faults)
+        files.note_faults()
+
+
+def save_output(documents: SessionDocuments, number: int, agent: str, text: str, *, expect: str | None) -> None:
+    """Replace the text of an output as a person does in an editor, and emit that it was revised.
+
+    WriteConflict if `expect` is given and is not the digest of the text that is there.
+    """
+    with documents.transaction() as changes:
+        view = changes.view
+        phase = view.require_phase(number)
+        output, key = view.output(phase, agent), view.phase_prefix(phase) + output_file(agent)
+        if output is None:
+            raise NotFound(f"an output of agent {agent!r} in phase {number}", key)
+        before, digest = text_digest(output.value.text), text_digest(require_text("output", text))
+        if expect is not None and expect != before:
+            raise WriteConflict(key, expect, before)
+        value = replace(output.value, text=text)
+        changes.write(AgentOutput, key, value, shown=derived_output(phase, agent), over=output)
+        if digest not in (before, output.value.agent_digest):
+            changes.emit("revised", phase=number, agent=agent, text=digest)
+
+
+def contract_faults(view: SessionView, phase: Phase) -> tuple[ContractFault, ...]:
+    """Return what breaks the contract in the texts of a phase; one fault without an agent if it cannot be checked."""
+    try:
+        faults = TaskInputs(view).contract_faults(phase)
+    except HaythamError as error:
+        return (ContractFault("", None, None, f"the contract cannot be checked: {error}"),)
+    return tuple(
+        ContractFault(agent, problem.section, problem.label, problem.message)
+        for agent, problems in faults.items()
+        for problem in problems
+    )
+
+
+def redacted(view: SessionView, phase: Phase) -> dict[str, int]:
+    """Return how many secrets were removed from each agent's reply."""
+    counts = {agent: output.value.redacted for agent, output in view.outputs(phase).items()}
+    return {agent: count for agent, count in counts.items() if count}
+
+
+def run_owner(documents: SessionDocuments) -> str | None:
+    """Return who runs the session now; None if nobody does, or the store has no runners."""
+    lock_owner = getattr(documents.store, "lock_owner", None)
+    owner = None if lock_owner is None else lock_owner(session_lock(documents.project_id, documents.session_id))
+    return None if owner is None else str(owner)
+
+
+def _check_guard(view: SessionView, guard: ReviewGuard) -> None:
+    changed = guard.changes(review_guard(view, guard.phase))
+    if changed:
+        raise ReviewChanged(guard.phase, changed)
+
+
+def _check_idle(documents: SessionDocuments, view: SessionView, phase: Phase) -> None:
+    """Raise PhaseRunning for a phase that somebody runs: the next of the plan, or one whose agents were asked."""
+    owner = run_owner(documents)
+    if owner is None:
+        return
+    plan = SessionPlan(view)
+    is_next = plan.next is not None and plan.next.state.phase.number == phase.number
+    if plan.phase(phase.number).next_action.action in _RUNS and (is_next or view.task_agents(phase)):
+        raise PhaseRunning(phase.number, owner)
+
+
+def _first_open(plan: SessionPlan, decision: Decision) -> PhasePlan:
+    """Return the first phase that waits for a decision; to skip, the first that is not settled."""
+    place = plan.next
+    if place is None:
+        raise NothingToDecide("settled")
+    if _has_all(place) or (decision == "skip" and place.next_action.action != "rejected"):
+        return place
+    is_rejected = place.next_action.action == "rejected"
+    raise NothingToDecide("rejected" if is_rejected else "to_run", place.state.phase.number)
+
+
+def _named(plan: SessionPlan, number: int, decision: Decision) -> PhasePlan:
+    """Return the phase with this number, which has something to decide on, unless it is to be skipped."""
+    place = plan.phase(plan.reading.phase(number).number)
+    if place.next_action.action in ("run", "nothing") and decision != "skip" and not _has_all(place):
+        raise NothingToDecide("not_run", number, place.next_action.reason or "it has not run to its end")
+    return place
+
+
+def _has_all(place: PhasePlan) -> bool:
+    """Return whether a phase waits for a decision, or would once it is taken up: a failure was mended by hand."""
+    return place.next_action.action == "gate" or (place.next_action.action == "run" and not place.next_action.agents)
+
+
+def _take_snapshots(history: History, decisions: Sequence[BoundDecision]) -> None:
+    snapshotter = AutoSnapshotter(history)
+    for decision in decisions:
+        snapshotter.after_decision(decision.phase, decision.decision)
+
+
+def _result(view: SessionView, bound: BoundDecision, faults: tuple[ContractFault, ...] = ()) -> DecisionResult:
+    phase = view.phase(bound.phase)
+    return DecisionResult(
+        phase=bound.phase,
+        name=phase.name,
+        decision=bound.decision,
+        attempt=view.attempt(phase),
+        by=bound.by,
+        agents=bound.agents,
+        asked=_asked(view, phase) if bound.decision == "changes" else (),
+        added=bound.added,
+        removed=bound.removed,
+        faults=faults,
+    )
+
+
+def _asked(view: SessionView, phase: Phase) -> tuple[str, ...]:
+    """Return the agents of a phase that its feedback asks for changes."""
+    feedback = view.feedback(phase)
+    return () if feedback is None else asked_agents(feedback.value, phase.agents)

@@ -1,0 +1,99 @@
+"""The history of a session for its callers: every method of History, in terms of the public Session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from haytham.app.references import is_number
+from haytham.errors import AmbiguousSnapshot, InvalidArgument, InvalidDocument, NotFound, SnapshotNotFound
+from haytham.history.history import History
+from haytham.history.lookup import resolve, resolve_anywhere
+from haytham.history.restore import read_files
+from haytham.history.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from haytham.app.session import Session
+    from haytham.history.compare import Comparison
+    from haytham.history.history import Numbers, Which
+    from haytham.history.snapshot import Snapshot
+    from haytham.session.session import SessionDocuments
+
+
+class SessionHistory(History):
+    """The snapshots of one session: take, list, restore, fork, merge, compare, pin, prune, verify."""
+
+    def __init__(self, session: Session, *, may_run_code: bool) -> None:
+        super().__init__(session.documents, events=session.documents.events, may_run_code=may_run_code)
+        self._public = session
+
+    def fork(  # type: ignore[override]  # the same call for callers of Session, which returns one
+        self,
+        which: Which | None = None,
+        *,
+        name: str,
+        purpose: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Start a session of its own from a snapshot, or from the present; this one is not changed."""
+        child = super().fork(which, name=name, purpose=purpose, metadata=metadata)
+        return self._public.workspace.open(child.project_id, child.session_id)
+
+    def merge(self, other: Session | SessionDocuments | str, phases: Sequence[int]) -> Numbers:
+        """Replace whole phases by those of another session; return the numbers of those that differed."""
+        return super().merge(_documents(other), phases)
+
+    def compare(
+        self, old: Which | Session | SessionDocuments, new: Which | Session | SessionDocuments | None = None
+    ) -> Comparison:
+        """Return what differs between two snapshots or sessions of the project; without `new`, to the present."""
+        return super().compare(_documents(old), None if new is None else _documents(new))
+
+    def find(self, which: Which) -> Snapshot:
+        """Return a snapshot by number or a unique part of its id; a number is never taken for a part of an id."""
+        number = which.removeprefix("#") if isinstance(which, str) and is_number(which) else None
+        missing = SnapshotNotFound(str(which), self.session.session_id)
+        try:
+            snapshot = self.get(which)
+        except AmbiguousSnapshot:
+            raise
+        except NotFound:
+            raise missing from None
+        except InvalidArgument:
+            if number is not None:
+                raise missing from None
+            raise
+        if number is not None and snapshot.number != int(number):
+            raise missing
+        return snapshot
+
+    def find_in_project(self, which: str) -> Snapshot:
+        """Return a snapshot of this session, else of another one of the project."""
+        archive, ref = resolve_anywhere(self._archive, which)
+        return archive.records.read(ref).snapshot
+
+    def ids(self) -> list[str]:
+        """Return the ids of all snapshots, readable or not, oldest first."""
+        return [ref.id for ref in self._archive.records.refs()]
+
+    def check(self, which: Which) -> None:
+        """Raise InvalidDocument, with all that is wrong, for a damaged snapshot."""
+        problems = verify(self._archive, [resolve(self._archive, self.get(which).id)])
+        if problems:
+            raise InvalidDocument(problems)
+
+    def files(self, which: Snapshot) -> dict[str, bytes]:
+        """Return all documents of a snapshot by path; its record is read once."""
+        record = self._archive.records.read(resolve(self._archive, which.id))
+        return dict(read_files(self._archive, record))
+
+    @property
+    def is_in_workspace(self) -> bool:
+        """Return whether snapshots rest beside the session, and not in a store of their own."""
+        return self._archive.store is self.session.store
+
+
+def _documents(which: Any) -> Any:
+    """Return the documents of a public Session; anything else as it is."""
+    return getattr(which, "documents", which)

@@ -1,0 +1,238 @@
+"""Projects of a workspace: ideas of users, found by their folders. Read, created, changed and deleted here."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from haytham import clock
+from haytham.config.workflow import shipped_workflow
+from haytham.errors import HaythamError, InvalidArgument, NotFound, WriteConflict
+from haytham.history.catalog import HistoryStore
+from haytham.session import paths
+from haytham.session.documents import DocumentRepository
+from haytham.session.models import Project
+from haytham.session.paths import check_id, slug
+from haytham.session.plan import summarize
+from haytham.session.session import SessionDocuments, write_attributes
+from haytham.session.view import check_location
+from haytham.storage.base import ABSENT, bytes_digest, cache_of
+from haytham.validation import plain_dict, require_text
+
+if TYPE_CHECKING:
+    from haytham.session.derived import Summary
+    from haytham.session.documents import StoredDocument
+    from haytham.session.models import SessionManifest
+    from haytham.storage.base import SessionStore
+
+log = logging.getLogger(__name__)
+
+DEFAULT_WORKFLOW = "idea_validation"
+_NAME_LENGTH = 60
+_STATUSES = ("active", "archived")
+
+
+class Projects:
+    """The projects of a workspace, as plain dicts of their facts."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._documents = DocumentRepository(store)
+
+    def create(self, user_id: str, idea: str, name: str | None = None, mode: str = "mvp") -> dict[str, Any]:
+        """Create a project for an idea; its id is a slug of its name, else one that sorts by time."""
+        check_id("user id", user_id)
+        require_text("startup idea", idea)
+        shipped_workflow(DEFAULT_WORKFLOW).workflow.mode_phases(mode)
+        time = clock.now()
+        facts = {
+            "project_name": default_name(idea) if name is None else name,
+            "user_id": user_id,
+            "execution_mode": mode,
+            "status": "active",
+            "created_at": time,
+            "updated_at": time,
+            "user_preferences": {},
+            "startup_idea": idea,
+        }
+        return self._facts(self._write_new(facts, slug(require_text("project name", name or ""))))
+
+    def start_session(self, project_id: str, workflow_type: str = DEFAULT_WORKFLOW) -> Summary:
+        """Start a session of a project with a workflow that comes with the package."""
+        session = SessionDocuments(self._store, project_id, clock.new_id())
+        source = shipped_workflow(workflow_type)
+        with self._store.lock(project_id):  # whoever deletes the project waits, or was first
+            project = self._read(project_id).value
+            session.create(user_id=project.user_id, source=source, mode=project.execution_mode)
+        return summarize(session.read())
+
+    def complete_session(
+        self, project_id: str, session_id: str, requirements: str, metrics: dict[str, Any] | None = None
+    ) -> SessionManifest:
+        """Close a session with the requirements it came to, as the project's next version; return its manifest.
+
+        The same call again changes nothing.
+        """
+        data = require_text("requirements content", requirements).encode()
+        plain_dict("metrics", {} if metrics is None else metrics)
+        self._read(project_id)
+        session = SessionDocuments(self._store, project_id, session_id)
+        with self._store.lock(project_id):
+            summary = summarize(session.read())
+            manifest = summary.manifest
+            if summary.status == "rejected":
+                raise InvalidArgument(f"session {session_id}", "rejected", "a session that was not")
+            if manifest.closed is None:
+                manifest = self._close(session, data, metrics)
+            elif manifest.requirements != bytes_digest(data):
+                raise InvalidArgument("requirements content", requirements, "what the session was completed with")
+        return manifest
+
+    def list(self, user_id: str, status: str | None = None) -> list[dict[str, Any]]:
+        """Return a user's projects; one that cannot be read is logged and hides no other."""
+        if status not in (None, *_STATUSES):
+            raise InvalidArgument("project status", status, ", ".join(_STATUSES))
+        keys = [key for key in self._store.keys(depth=2) if key.endswith(f"/{paths.PROJECT}")]
+        projects = [facts for facts in map(self._readable, keys) if facts is not None and facts["user_id"] == user_id]
+        return [facts for facts in projects if status in (None, facts["status"])]
+
+    def status(self, project_id: str) -> dict[str, Any]:
+        """Return a project with the count of its sessions, all and completed."""
+        facts = self._facts(self._read(project_id))
+        statuses = [self._session_status(project_id, session_id) for session_id in facts["sessions"]]
+        return {**facts, "total_sessions": len(statuses), "completed_sessions": statuses.count("completed")}
+
+    def preferences(self, project_id: str) -> dict[str, Any]:
+        """Return the preferences stored with a project."""
+        return deepcopy(dict(self._read(project_id).value.user_preferences))
+
+    def update_preferences(self, project_id: str, preferences: dict[str, Any]) -> dict[str, Any]:
+        """Add or change preferences of a project; return all of them."""
+        plain_dict("preferences", preferences)
+        self._read(project_id)
+        with self._store.lock(project_id):
+            document = self._read(project_id)
+            merged = {**document.value.user_preferences, **preferences}
+            self._rewrite(replace(document.value, user_preferences=merged), document)
+        return deepcopy(merged)
+
+    def archive(self, project_id: str) -> dict[str, Any]:
+        """Mark a project as archived; nothing of it is lost."""
+        self._read(project_id)
+        with self._store.lock(project_id):
+            document = self._read(project_id)
+            return self._facts(self._rewrite(replace(document.value, status="archived"), document))
+
+    def delete(self, project_id: str) -> None:
+        """Delete a project and all its sessions, for good."""
+        key = paths.project_key(check_id("project id", project_id))
+        if self._documents.find(Project, key) is None:
+            raise NotFound(f"project {project_id!r}", key)
+        with ExitStack() as locks:
+            locks.enter_context(self._store.lock(project_id))
+            for _, session_id in paths.session_folders(self._store.keys(f"{project_id}/", depth=4)):
+                locks.enter_context(self._store.lock(paths.session_lock(project_id, session_id)))
+            self._delete_histories(project_id)
+            self._store.ensure_folder("")
+            self._store.delete(f"{project_id}/")
+            cache_of(self._store).delete(f"{project_id}/")
+
+    def _delete_histories(self, project_id: str) -> None:
+        """Delete snapshots that the project stores outside of its folder; one that cannot be opened is logged."""
+        for session_id in self._store.folders(paths.sessions_prefix(project_id)):
+            try:
+                session = SessionDocuments(self._store, project_id, session_id)
+                history = HistoryStore(session, store=None, may_run_code=False).store
+                if history is not self._store:
+                    history.delete(f"{project_id}/history/")
+            except (HaythamError, OSError) as error:
+                log.warning("the history of session %s stays where it rests: %s", session_id, error)
+
+    def _readable(self, key: str) -> dict[str, Any] | None:
+        """Return a project by the key of its document; None, and a warning, if it cannot be read."""
+        try:
+            return self._facts(self._read(key.rpartition("/")[0]))
+        except (HaythamError, OSError) as error:
+            log.warning("a project cannot be read: %s: %s", key, error)
+            return None
+
+    def _write_new(self, facts: dict[str, Any], name: str) -> StoredDocument[Project]:
+        """Write a project under the first id that is free."""
+        self._store.ensure_folder("")
+        write_attributes(self._store)
+        tries = 0
+        while True:
+            project_id = f"{name}_{tries}" if name and tries else name or clock.new_id()
+            tries += 1
+            if self._store.has_folder(f"{project_id}/"):
+                continue
+            value = {"project_id": project_id, **facts}
+            try:
+                return self._documents.write(Project, paths.project_key(project_id), value, shown={}, over=None)
+            except (WriteConflict, NotADirectoryError) as error:
+                log.debug("project id %s was taken in between: %s", project_id, error)
+
+    def _rewrite(self, project: Project, over: StoredDocument[Project]) -> StoredDocument[Project]:
+        self._store.ensure_folder(f"{project.project_id}/")
+        updated = replace(project, updated_at=clock.now())
+        return self._documents.write(Project, over.key, updated, shown={}, over=over)
+
+    def _read(self, project_id: str) -> StoredDocument[Project]:
+        key = paths.project_key(check_id("project id", project_id))
+        document = self._documents.read(Project, key, f"project {project_id!r}")
+        check_location(document, "project_id", project_id)
+        return document
+
+    def _facts(self, document: StoredDocument[Project]) -> dict[str, Any]:
+        project_id = document.value.project_id
+        sessions = self._store.keys(paths.sessions_prefix(project_id), depth=2)
+        return {
+            **deepcopy(dict(document.value.to_value())),
+            "sessions": [key.split("/")[-2] for key in sessions if key.endswith(f"/{paths.MANIFEST}")],
+            "current_version": max(self._versions(project_id), default=0),
+        }
+
+    def _versions(self, project_id: str) -> tuple[int, ...]:
+        keys = self._store.keys(paths.outputs_prefix(project_id), depth=1)
+        return tuple(version for version in map(paths.requirements_version, keys) if version is not None)
+
+    def _session_status(self, project_id: str, session_id: str) -> str:
+        try:
+            return SessionDocuments(self._store, project_id, session_id).read_consistently(summarize).status
+        except (HaythamError, OSError) as error:
+            log.warning("session %s of project %s cannot be read: %s", session_id, project_id, error)
+            return "unreadable"
+
+    def _close(self, session: SessionDocuments, data: bytes, metrics: dict[str, Any] | None) -> SessionManifest:
+        """Claim a version, write the requirements, close: after a crash the same call goes on from there."""
+        manifest = session.read().manifest.value
+        digest, version = bytes_digest(data), manifest.version or 0
+        if manifest.requirements != digest or not self._may_hold(session.project_id, version, digest):
+            version = max(self._versions(session.project_id), default=0) + 1
+            session.update_manifest({"version": version, "requirements": digest})
+        self._store.ensure_folder(paths.outputs_prefix(session.project_id))
+        if self._requirements_digest(session.project_id, version) is None:
+            self._store.write(paths.requirements_key(session.project_id, version), data, expect=ABSENT)
+        given = {} if metrics is None else {"metrics": json.dumps(metrics)}
+        return session.update_manifest({"closed": clock.now(), **given})
+
+    def _may_hold(self, project_id: str, version: int, digest: str) -> bool:
+        """Return whether a version is free for these requirements, or holds them already."""
+        return version > 0 and self._requirements_digest(project_id, version) in (None, digest)
+
+    def _requirements_digest(self, project_id: str, version: int) -> str | None:
+        try:
+            return bytes_digest(self._store.read(paths.requirements_key(project_id, version)))
+        except FileNotFoundError:
+            return None
+
+
+def default_name(idea: str) -> str:
+    """Return a name for a project that was given none: the first words of its idea."""
+    words = " ".join(idea.split()[:12])
+    printable = "".join(letter if letter.isprintable() else " " for letter in words)
+    return " ".join(printable[:_NAME_LENGTH].split()) or "Untitled"

@@ -1,0 +1,477 @@
+"""A session for its callers: run it, decide on its phases, look at it, restore, fork and merge it.
+
+Each call that changes something stores it with its event, and a snapshot if the policy asks for one, and returns a
+typed value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from haytham.app import decisions, recovery, status, trust, workflows
+from haytham.app.agents import AgentList, list_agents
+from haytham.app.decisions import Answer
+from haytham.app.history import SessionHistory
+from haytham.app.preview import preview_prompts
+from haytham.app.results import (
+    AgentFailure,
+    MergeResult,
+    Output,
+    RepairReport,
+    RestoreResult,
+)
+from haytham.app.settings import REPLAY, RunSettings, check_model, current_user, set_model
+from haytham.app.workflows import WorkflowUpdate
+from haytham.errors import (
+    AmbiguousOutput,
+    HaythamError,
+    InvalidArgument,
+    InvalidRequest,
+    NotAFork,
+    NotFound,
+)
+from haytham.events import Events
+from haytham.session import paths
+from haytham.session.plan import SessionPlan, summarize
+from haytham.session.validate import validate_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from haytham.app.preview import PromptPreview
+    from haytham.app.results import (
+        CostReport,
+        DecisionResult,
+        EditorDecisions,
+        InputResult,
+        ReviewGuard,
+        ReviewView,
+        SessionStatus,
+    )
+    from haytham.app.workflows import WorkflowSource
+    from haytham.app.workspace import Workspace
+    from haytham.config.callables import AgentFunction
+    from haytham.config.workflow import Phase, WorkflowFiles
+    from haytham.engine.runner import RunResult
+    from haytham.history.compare import Comparison
+    from haytham.history.history import Which
+    from haytham.history.snapshot import Snapshot
+    from haytham.session.models import SessionManifest
+    from haytham.session.session import SessionDocuments
+    from haytham.session.validate import ValidationReport
+
+_SETTINGS = ("model", "max_cost", "max_tokens", "record")
+_TEMPORARY = ".haytham-*"
+_NO_SETTINGS = RunSettings()
+
+
+class Session:
+    """One run through a workflow. Get one from a Workspace; each call reads what is on disk then."""
+
+    def __init__(self, workspace: Workspace, documents: SessionDocuments, source: WorkflowFiles | None = None) -> None:
+        self.workspace = workspace
+        self.documents = documents
+        self._source = source
+        self.project_id, self.session_id = documents.project_id, documents.session_id
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r})"
+
+    @property
+    def id(self) -> str:
+        """Return project and session id in one text, as Workspace.session takes them."""
+        return f"{self.project_id}/{self.session_id}"
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the session's documents."""
+        return self.workspace.folder / self.documents.prefix
+
+    @property
+    def history(self) -> SessionHistory:
+        """Return the session's snapshots; a store of its workflow's own is opened only if that is trusted."""
+        return SessionHistory(self, may_run_code=self.workspace.may_run_code(self.documents))
+
+    @property
+    def user(self) -> str:
+        """Return the user that started the session."""
+        return self.manifest.user_id
+
+    @property
+    def manifest(self) -> SessionManifest:
+        """Return what the session's manifest says."""
+        return self.documents.read().manifest.value
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Return the values that callers store with the session."""
+        return self.documents.state()
+
+    def update_state(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Merge changes into those values, by the rules of JSON merge patch; return all of them."""
+        return self.documents.update_state(changes)
+
+    def acting_user(self, user: str | None = None) -> str:
+        """Return who is acting on the session: as given, else by the environment, the manifest or this machine."""
+        return current_user(user, self.documents)
+
+    def new_events(self) -> Events:
+        """Return events to register handlers on before they are given to `run`."""
+        return Events(self.documents.store, self.documents.prefix + paths.EVENTS)
+
+    # Running.
+
+    def run(self, **options: Any) -> RunResult:
+        """Go on from where the files are until the session is done, failed, or waits for a person.
+
+        Takes the options of `run_async`.
+        """
+        import asyncio  # noqa: PLC0415 - only where something runs
+
+        return asyncio.run(self.run_async(**options))
+
+    async def run_async(  # noqa: PLR0913 - who runs what, how, and who is told
+        self,
+        *,
+        by: str | None = None,
+        approve_all: bool = False,
+        settings: RunSettings = _NO_SETTINGS,
+        events: Events | None = None,
+        retry: int | None = None,
+        anyway: bool = False,
+        is_prepared: bool = False,
+    ) -> RunResult:
+        """Do what `run` does, in a running loop.
+
+        `approve_all` approves every gate in the name of `by`, and the record says so. `settings` are stored first.
+        WorkflowChanged if the workflow was edited in its folder; see `prepare`, which `is_prepared` leaves out.
+        """
+        from haytham.engine.runner import Runner  # noqa: PLC0415 - brings asyncio
+
+        if not is_prepared:
+            self.prepare(settings=settings)
+        name = current_user(by, self.documents)
+        runner = Runner(
+            self.documents,
+            self.new_events() if events is None else events,
+            approve_as=name if approve_all else None,
+            may_run_code=self.workspace.may_run_code(self.documents, strict=True),
+            ways=replace(settings.run_options(self.documents), callables=self._callables),
+        )
+        return await runner.run(by=name, retry=retry, anyway=anyway)
+
+    @property
+    def _callables(self) -> Mapping[str, AgentFunction]:
+        """Return the agents that the caller passed as Python callables; none if the session has another workflow."""
+        if self._source is None or self._source.digest != self.manifest.workflow:
+            return {}
+        return self._source.callables
+
+    def resume(self, snapshot: Which | None = None, input: str | None = None, **options: Any) -> RunResult:  # noqa: A002
+        """Go on, from a snapshot if one is given, and with `input` for the next phase that runs.
+
+        Without both, the same as `run`, whose options it takes.
+        """
+        if snapshot is not None:
+            if input is not None:
+                self.at(snapshot).require_runnable_phase()
+            self.restore(snapshot)
+        self.prepare(settings=options.get("settings", _NO_SETTINGS))
+        if input is not None:
+            self.give_input(input, by=options.get("by"))
+        return self.run(**options, is_prepared=True)
+
+    def retry(self, phase: int, *, anyway: bool = False, **options: Any) -> RunResult:
+        """Run a phase again, and go on. WorkLeft while a phase that it needs has work left, unless `anyway`."""
+        return self.run(retry=phase, anyway=anyway, **options)
+
+    def prepare(
+        self,
+        *,
+        accept_workflow: bool = False,
+        keep_workflow: bool = False,
+        settings: RunSettings = _NO_SETTINGS,
+        trust_code: bool = False,
+    ) -> WorkflowUpdate:
+        """Store what holds from now on: a changed workflow or the kept one, settings, trust in the session's code."""
+        if accept_workflow and keep_workflow:
+            raise InvalidRequest("say which workflow counts: --accept-workflow or --keep-workflow, not both")
+        update = self._update_workflow(accept=accept_workflow, keep=keep_workflow)
+        settings.save(self.documents)
+        if trust_code:
+            trust.trust(self.documents)
+        return update
+
+    def _update_workflow(self, *, accept: bool, keep: bool) -> WorkflowUpdate:
+        view = self.documents.read()
+        source = workflows.update_workflow(view, self._source, accept=accept, keep=keep)
+        if source is None:
+            return WorkflowUpdate()
+        if accept:
+            workflows.check(source, replayed=(view.manifest.value.model or "").startswith(REPLAY))
+        with self.documents.store.run_lock(paths.session_lock(self.project_id, self.session_id)):
+            return workflows.apply_update(self.documents, source, accept=accept)
+
+    def give_input(self, text: str, *, by: str | None = None) -> InputResult:
+        """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""
+        return decisions.give_input(self.documents, self.history, text, by=current_user(by, self.documents))
+
+    def require_runnable_phase(self) -> None:
+        """Raise NoPhaseToRun if no phase will run that could be given input."""
+        decisions.next_to_run(SessionPlan(self.documents.read()))
+
+    def failures(self, result: RunResult) -> tuple[AgentFailure, ...]:
+        """Return what the agents said that failed in a run, by their own files."""
+        if result.status != "failed" or result.phase is None:
+            return ()
+        return status.failures(self.documents, result.phase, result.agents)
+
+    # Deciding.
+
+    def approve(
+        self,
+        phase: int | None = None,
+        *,
+        comment: str = "",
+        by: str | None = None,
+        anyway: bool = False,
+        guard: ReviewGuard | None = None,
+    ) -> DecisionResult:
+        """Approve a phase as its texts are now; without `phase`, the first that waits.
+
+        StaleNeeds for a phase that needs a stale one, unless `anyway`, which is recorded.
+        """
+        return self._decide(Answer("approved", comment, anyway=anyway), phase, by, guard)
+
+    def request_changes(  # noqa: PLR0913 - a decision, who made it, and what they said
+        self,
+        phase: int | None = None,
+        *,
+        comment: str = "",
+        changes: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        by: str | None = None,
+        guard: ReviewGuard | None = None,
+    ) -> DecisionResult:
+        """Ask for another attempt at a phase: of all its agents, or of those that are named."""
+        return self._decide(Answer("changes", comment, tuple(changes), tuple(agents)), phase, by, guard)
+
+    def reject(
+        self,
+        phase: int | None = None,
+        *,
+        comment: str = "",
+        by: str | None = None,
+        guard: ReviewGuard | None = None,
+    ) -> DecisionResult:
+        """End the session: the idea does not go on."""
+        return self._decide(Answer("rejected", comment), phase, by, guard)
+
+    def skip(
+        self,
+        phase: int | None = None,
+        *,
+        comment: str = "",
+        by: str | None = None,
+        guard: ReviewGuard | None = None,
+    ) -> DecisionResult:
+        """Skip a phase; without `phase`, the first that is not settled. Later phases see that it was skipped."""
+        return self._decide(Answer("skip", comment), phase, by, guard)
+
+    def _decide(self, answer: Answer, phase: int | None, by: str | None, guard: ReviewGuard | None) -> DecisionResult:
+        name = current_user(by, self.documents)
+        number = guard.phase if phase is None and guard is not None else phase
+        return decisions.decide(self.documents, self.history, answer, phase=number, by=name, guard=guard)
+
+    def bind_editor_decisions(self, *, by: str | None = None) -> EditorDecisions:
+        """Bind decisions typed into feedback files to the texts, each with its event and snapshot."""
+        return decisions.bind_editor_decisions(self.documents, self.history, current_user(by, self.documents))
+
+    def review(self, phase: int | None = None) -> ReviewView:
+        """Return a phase as a reviewer sees it; without `phase`, the first that waits."""
+        return decisions.review(self.documents, self.waiting_phase() if phase is None else phase)
+
+    def waiting_phase(self) -> int:
+        """Return the first phase that waits for review; one with a file that cannot be read comes first."""
+        return decisions.waiting_phase(self.documents)
+
+    def edit(self, phase: int, open_editor: Callable[[list[Path]], None]) -> None:
+        """Let a person edit the outputs and the feedback of a phase, again until all of it can be read.
+
+        InvalidDocument if they leave a file as it is that cannot be read.
+        """
+        decisions.edit(self.documents, self.workspace.folder, phase, open_editor)
+
+    def save_output(self, text: str, *, phase: int, agent: str, expect: str | None = None) -> Output:
+        """Replace the text of an output as a person does in an editor.
+
+        `expect` is the digest of the text that the person saw; WriteConflict if the output has another one now.
+        """
+        decisions.save_output(self.documents, phase, agent, text, expect=expect)
+        return self.output(agent, phase)
+
+    # Looking.
+
+    def status(self) -> SessionStatus:
+        """Return where the session stands; a file that cannot be read hides no other."""
+        return status.session_status(self.documents)
+
+    def outputs(self, phase: int | None = None) -> tuple[Output, ...]:
+        """Return the outputs of the present attempts, of all phases or of one."""
+        return status.outputs(self.documents, phase)
+
+    def output(self, agent: str, phase: int | None = None) -> Output:
+        """Return an agent's output; AmbiguousOutput if several phases have one and none is named."""
+        found = [output for output in self.outputs(phase) if output.agent == agent]
+        if not found:
+            where = "" if phase is None else f" in phase {phase}"
+            raise NotFound(f"an output of agent {agent!r}{where}", f"{paths.output_file(agent)} in session {self.id}")
+        if len(found) > 1:
+            raise AmbiguousOutput(agent, [output.phase for output in found])
+        return found[0]
+
+    def texts(self, phase: int, *, attempt: int | None = None, tasks: bool = False) -> dict[str, str]:
+        """Return what agents wrote in a phase, or were asked: in the present attempt or an earlier one."""
+        view = self.documents.read()
+        chosen = view.phase(phase)
+        if attempt is not None and not 1 <= attempt <= view.attempt(chosen):
+            raise InvalidArgument("attempt", attempt, f"1 to {view.attempt(chosen)}")
+        return view.shown_texts(chosen, attempt=attempt, tasks=tasks)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the phases of the session's mode."""
+        return self.documents.read().phases
+
+    def phase(self, number: int) -> Phase:
+        """Return a phase by its number; InvalidArgument if the session has none with it."""
+        return self.documents.read().phase(number)
+
+    def attempt(self, phase: int) -> int:
+        """Return the number of the present attempt at a phase."""
+        view = self.documents.read()
+        return view.attempt(view.phase(phase))
+
+    def current_phase(self) -> int:
+        """Return the phase that was saved last; the first one before any."""
+        view = self.documents.read()
+        return summarize(view).current_phase or view.phases[0].number
+
+    def preview_prompts(self, phase: int, agent: str | None = None) -> list[PromptPreview]:
+        """Return the exact prompts that the agents of a phase, or one of them, would get now."""
+        chosen = self.documents.read().phase(phase)
+        if agent is not None and agent not in chosen.agents:
+            names = ", ".join(chosen.agents)
+            raise InvalidRequest(f"phase {phase}, {chosen.name}, has no agent {agent!r}; name one of {names}")
+        agents = chosen.agents if agent is None else (agent,)
+        return preview_prompts(self.documents, phase, agents, folder=str(self.workspace.folder))
+
+    def agents(self) -> AgentList:
+        """Return the agents of the session, and which model would answer for each."""
+        view = self.documents.read()
+        manifest, source = view.manifest.value, view.workflow_files()
+        trusted = self.workspace.may_run_code(self.documents, strict=True)
+        agents = list_agents(view.phases, source, manifest.model, trusted=trusted)
+        return AgentList(manifest.workflow_type, manifest.origin, agents)
+
+    def cost(self) -> CostReport:
+        """Return what the session has spent and may spend."""
+        return status.cost_report(self.documents)
+
+    def validate(self) -> ValidationReport:
+        """Return all problems of all documents of the session."""
+        return validate_tree(self.documents.store, self.documents.prefix)
+
+    def document_count(self) -> int:
+        """Return how many files the session has."""
+        return len(self.documents.store.keys(self.documents.prefix))
+
+    def change_token(self) -> str:
+        """Return a token that is different whenever a document of the session may have changed."""
+        return self.workspace.token_below(self.documents.prefix)
+
+    # Snapshots, forks and repair.
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the session's snapshots, newest first."""
+        return self.history.list()
+
+    def snapshot(self, label: str | None = None) -> Snapshot:
+        """Take a snapshot of the session as it is."""
+        return self.history.take("manual", label)
+
+    def at(self, which: Which) -> Session:
+        """Return the session as it was in a snapshot, in memory; changes to it are not stored."""
+        history = self.history
+        documents = recovery.documents_at(self.documents, history, history.find(which))
+        return Session(self.workspace, documents)
+
+    def restore(self, which: Which) -> RestoreResult:
+        """Make the session what it was in a snapshot, all documents or none; the result says how to undo that."""
+        history = self.history
+        return recovery.restore(self.documents, history, history.find(which))
+
+    def fork(
+        self,
+        which: Which | None = None,
+        *,
+        name: str,
+        purpose: str | None = None,
+        model: str | None = None,
+        workflow: WorkflowSource | None = None,
+    ) -> Session:
+        """Start a session of its own from a snapshot or the present, on another model or workflow if one is given."""
+        history, source = self.history, None
+        point = None if which is None else history.find(which)
+        check_model(model)
+        if workflow is not None:
+            source, manifest = workflows.resolve_workflow(workflow), self.manifest
+            workflows.check(source, replayed=(manifest.model or "").startswith(REPLAY))
+            source.workflow.mode_phases(manifest.execution_mode)
+        child = history.fork(point, name=name, purpose=purpose)
+        if source is not None:
+            child.quarantined = tuple(child.documents.switch_workflow(source))
+            trust.trust(child.documents)
+        if model is not None:
+            set_model(child.documents, model)
+        return child
+
+    quarantined: tuple[str, ...] = ()  # folders that a fork's own workflow has no phase for
+
+    @property
+    def parent(self) -> Session:
+        """Return the session that this fork comes from; NotAFork if it is none."""
+        parent = self.manifest.forked_from
+        if parent is None:
+            raise NotAFork(self.session_id)
+        return self.workspace.session(f"{self.project_id}/{parent}")
+
+    @property
+    def is_fork(self) -> bool:
+        """Return whether the session was forked from another one, as far as its manifest can be read."""
+        try:
+            return self.manifest.forked_from is not None
+        except (HaythamError, OSError):
+            return False
+
+    def merge(self, other: Session | str, phases: Sequence[int]) -> MergeResult:
+        """Replace whole phases by those of another session of the project; MergeConflict if both changed one."""
+        source = self.workspace.session(other) if isinstance(other, str) else other
+        numbers = list(dict.fromkeys(phases))
+        merged = self.history.merge(source, numbers)
+        unchanged = tuple(number for number in numbers if number not in merged)
+        return MergeResult(source.session_id, tuple(merged), unchanged)
+
+    def discard(self) -> None:
+        """Delete this session, which is a fork, with its snapshots; the session it comes from is not changed."""
+        self.history.discard()
+
+    def diff(self, old: Which | Session, new: Which | Session | None = None) -> Comparison:
+        """Return what differs between two snapshots or sessions; without `new`, from `old` to the present."""
+        return self.history.compare(old, new)
+
+    def repair(self, *, user: str | None = None, mode: str | None = None, workflow: str | None = None) -> RepairReport:
+        """Rebuild what is derived, a lost manifest included; UnknownFact for what no file says and nobody gave."""
+        return recovery.repair_session(self.documents, self.workspace.folder, user=user, mode=mode, workflow=workflow)

@@ -1,0 +1,166 @@
+"""Workflows as callers name them: found, checked before use, compared with their source, copied for editing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haytham.app import trust
+from haytham.config.workflow import (
+    CONTRACTS,
+    Workflow,
+    WorkflowFiles,
+    agent_file,
+    editable_copy,
+    folder_files,
+    load_workflow,
+    shipped_workflow,
+)
+from haytham.errors import InvalidDocument, InvalidRequest, WorkflowChanged
+
+if TYPE_CHECKING:
+    from haytham.config.workflow import Phase
+    from haytham.session.session import SessionDocuments
+    from haytham.session.view import SessionView
+
+WorkflowSource = str | os.PathLike[str] | Workflow | WorkflowFiles
+BUILT_IN = "idea_validation"
+USUAL_MODE = "mvp"
+
+
+def resolve_workflow(workflow: WorkflowSource | None) -> WorkflowFiles:
+    """Return the files of a workflow given by name, folder, object or files; without one, the built-in workflow."""
+    if workflow is None:
+        return shipped_workflow(BUILT_IN)
+    if isinstance(workflow, Workflow):
+        return workflow.to_files()
+    return workflow if isinstance(workflow, WorkflowFiles) else load_workflow(os.fspath(workflow), Path())
+
+
+def check(source: WorkflowFiles, *, replayed: bool = False) -> None:
+    """Raise InvalidDocument for a workflow that could not run to its end; modules may lie in the working folder."""
+    from haytham.engine.preflight import check_workflow  # noqa: PLC0415 - brings Jinja, a third-party package
+
+    trust.add_cwd_to_path()
+    check_workflow(source, replayed=replayed)
+
+
+def choose_mode(source: WorkflowFiles, mode: str | None) -> str:
+    """Return a mode of a workflow: the given one, else mvp, else its first."""
+    modes = source.workflow.modes
+    chosen = mode or (USUAL_MODE if USUAL_MODE in modes else next(iter(modes)))
+    source.workflow.mode_phases(chosen)
+    return chosen
+
+
+def copy_built_in(folder: Path) -> tuple[str, ...]:
+    """Copy the built-in workflow to a new or empty folder, for a person to edit; return the names of its files."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidRequest(f"{folder} is there already and not an empty folder; name a new one")
+    files = editable_copy(BUILT_IN)
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return tuple(sorted(files))
+
+
+# A workflow that was changed in the folder it was copied from.
+
+
+@dataclass(frozen=True)
+class WorkflowUpdate:
+    """What the changed source of a session's workflow led to: nothing, the session's copy kept, or the new one."""
+
+    accepted: bool = False
+    kept: bool = False
+    quarantined: tuple[str, ...] = ()
+
+
+def update_workflow(
+    view: SessionView, given: WorkflowFiles | None, *, accept: bool, keep: bool
+) -> WorkflowFiles | None:
+    """Return the changed source of a session's workflow, as given or in its folder; None if it has not changed.
+
+    Raise WorkflowChanged for a changed one unless the caller accepts it or keeps the session's copy.
+    """
+    manifest = view.manifest.value
+    source = given or _source_in_folder(Path(manifest.origin))
+    if source is None:
+        return None  # a shipped workflow, or one built in Python: a new release is no change
+    if keep and not _is_readable(source):
+        return None  # the session has its own copy
+    if source.digest in (manifest.workflow, manifest.kept_workflow):
+        return None
+    if not (accept or keep):
+        raise WorkflowChanged(source.origin, workflow_changes(view.workflow_files(), source))
+    return source
+
+
+def _source_in_folder(origin: Path) -> WorkflowFiles | None:
+    """Return the workflow in the folder that a session's copy was made from; None if there is no such folder."""
+    if not origin.is_absolute() or not origin.is_dir():
+        return None
+    return WorkflowFiles(str(origin), folder_files(origin))
+
+
+def apply_update(documents: SessionDocuments, source: WorkflowFiles, *, accept: bool) -> WorkflowUpdate:
+    """Switch a session to a changed workflow, or note that it keeps its own copy. Call it holding the run lock."""
+    if accept:
+        return WorkflowUpdate(accepted=True, quarantined=tuple(documents.switch_workflow(source)))
+    documents.update_manifest({"kept_workflow": source.digest})
+    return WorkflowUpdate(kept=True)
+
+
+def _is_readable(source: WorkflowFiles) -> bool:
+    try:
+        return bool(source.digest)
+    except InvalidDocument:
+        return False
+
+
+def workflow_changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
+    """Return what differs between two versions of a workflow, a line for each phase, agent and contract."""
+    old = {phase.number: phase for phase in before.workflow.phases}
+    new = {phase.number: phase for phase in after.workflow.phases}
+    lines = []
+    for number in sorted(old.keys() | new.keys()):
+        if number not in new:
+            lines.append(f"phase {number}, {old[number].name}, is gone")
+        elif number not in old:
+            lines.append(f"phase {number}, {new[number].name}, is new")
+        else:
+            lines += [
+                f"phase {number}, {old[number].name}: {change}" for change in _phase_changes(old[number], new[number])
+            ]
+    agents = sorted({agent for phase in new.values() for agent in phase.agents})
+    lines += [f"the file of agent {name}" for name in agents if _differs(before, after, agent_file(name))]
+    lines += [f"the file {name}" for name in _changed_contracts(before, after)]
+    return lines or ["its modes, or something else that no phase shows"]
+
+
+def _phase_changes(old: Phase, new: Phase) -> list[str]:
+    names = ("name", "slug", "agents", "needs", "run", "review", "when")
+    return [
+        f"{name} {_readable(getattr(old, name))} before, {_readable(getattr(new, name))} now"
+        for name in names
+        if getattr(old, name) != getattr(new, name)
+    ]
+
+
+def _readable(value: object) -> str:
+    """Return a value as a person would write it."""
+    if isinstance(value, tuple):
+        return ", ".join(str(part) for part in value) or "nothing"
+    return "nothing" if value is None else str(value)
+
+
+def _differs(before: WorkflowFiles, after: WorkflowFiles, name: str) -> bool:
+    return name in before.files and before.files[name] != after.files.get(name)
+
+
+def _changed_contracts(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
+    names = sorted(name for name in {**before.files, **after.files} if name.startswith(f"{CONTRACTS}/"))
+    return [name for name in names if before.files.get(name) != after.files.get(name)]

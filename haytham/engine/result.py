@@ -1,0 +1,94 @@
+"""The results of a run, of a phase and of an agent; and what an output says of a reply or a failure. Values only."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from haytham.errors import describe_error
+from haytham.redact import redact, redact_values_in
+
+if TYPE_CHECKING:
+    from haytham.agents.base import Reply
+    from haytham.config.workflow import Phase
+    from haytham.engine.invoke import CallResult
+
+Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
+AgentOutcome = Literal["done", "failed", "refused", "unwritten"]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended: completed, or at which phase it waits, was rejected, failed or paused, and at which agents."""
+
+    status: Status
+    phase: int | None = None
+    reason: str = ""
+    agents: tuple[str, ...] = ()
+
+
+@dataclass
+class PhaseRun:
+    """A phase while its agents run: when it started, the agents that are not done, and the outcomes of the others."""
+
+    phase: Phase
+    started: str
+    begun: float
+    waiting: set[str]
+    outcomes: dict[str, AgentOutcome] = field(default_factory=dict)
+    status: str | None = None
+
+    def end(self, agent: str, outcome: AgentOutcome) -> None:
+        """Record the outcome of an agent."""
+        self.waiting.discard(agent)
+        self.outcomes[agent] = outcome
+
+    def named(self, outcome: AgentOutcome) -> tuple[str, ...]:
+        """Return the agents with an outcome, in the order of the phase."""
+        return tuple(agent for agent in self.phase.agents if self.outcomes.get(agent) == outcome)
+
+    def is_last(self, agent: str) -> bool:
+        """Return whether an agent is the last, and all others are done."""
+        return self.waiting == {agent} and all(outcome == "done" for outcome in self.outcomes.values())
+
+
+def without_secrets(reply: Reply, secrets: tuple[str, ...]) -> tuple[Reply, int]:
+    """Return a reply without the values of secrets, and in how many places they were."""
+    told = {"text": reply.text, "state": dict(reply.state or {}), "tools": list(reply.tools_used), "model": reply.model}
+    hidden, places = redact_values_in(told, secrets)
+    if not places:
+        return reply, 0
+    state = None if reply.state is None else hidden["state"]
+    tools = tuple(hidden["tools"])
+    return replace(reply, text=hidden["text"], state=state, tools_used=tools, model=hidden["model"]), places
+
+
+def completed_facts(answer: CallResult, reply: Reply) -> dict[str, Any]:
+    """Return the facts of the output of an agent that answered."""
+    return {
+        "status": "completed",
+        "model": reply.model,
+        "input_tokens": answer.tokens("input_tokens"),
+        "output_tokens": answer.tokens("output_tokens"),
+        "tools_used": list(reply.tools_used),
+    }
+
+
+def failed_facts(answer: CallResult, error: Exception, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """Return the facts of the output of an agent that failed."""
+    return {
+        "status": "failed",
+        "model": answer.model,
+        "input_tokens": answer.tokens("input_tokens"),
+        "output_tokens": answer.tokens("output_tokens"),
+        "tools_used": None,
+        "error_type": type(error).__name__,
+        "error_message": redact(plain_text(describe_error(error)), secrets),
+        "stack_trace": redact(plain_text("".join(traceback.format_exception(error))), secrets),
+    }
+
+
+def plain_text(text: str) -> str:
+    """Return a text as it can be stored: what is no Unicode becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()

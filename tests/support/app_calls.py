@@ -1,0 +1,298 @@
+"""Every command as a call of haytham.app, with the arguments that click read from its words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import click
+
+from haytham import Workspace
+from haytham.app.settings import RunSettings
+from haytham.app.workspace import UNFINISHED
+from haytham.cli.commands.review import _open_editor
+from haytham.cli.context import TO_GO_BACK, AppContext
+from haytham.errors import HaythamError, SnapshotNotFound
+from support.cli_runner import environment, root
+from support.effects import QUIET_ENVIRONMENT, record
+
+WAITING = ("waiting",)
+
+
+class Refused(Exception):
+    """What the command line refuses by its words alone."""
+
+
+def arguments(words):
+    """Return what click reads from the words of a command; Refused if that is a mistake."""
+    command = root.get_command(click.Context(root), words[0])
+    parent = click.Context(root, obj=AppContext(), help_option_names=["-h", "--help"])
+    try:
+        context = command.make_context(words[0], words[1:], parent=parent)
+    except click.ClickException as error:
+        raise Refused(str(error)) from None
+    return dict(context.params)
+
+
+def app_effects(workspaces, scenario):
+    """Do through haytham.app what the command of a scenario does; return its effects."""
+    folder = workspaces.prepare(scenario.setup)
+    known = environment(folder, **{**QUIET_ENVIRONMENT, **scenario.environment})
+
+    def call():
+        with patch.dict(os.environ, known, clear=True):
+            try:
+                given = arguments(scenario.words)
+                CALLS[scenario.words[0]](Workspace("projects"), given | {"stdin": scenario.stdin})
+            except (HaythamError, OSError, Refused, click.ClickException):
+                if is_answered(scenario):
+                    raise
+
+    return record(folder, call, step=len(scenario.setup))
+
+
+def is_answered(scenario):
+    """Return whether the command of a scenario ends with an answer: it is done, waits, is rejected or paused."""
+    code = scenario.golden.read_text(encoding="utf-8").partition("\nexit ")[2].partition("\n")[0]
+    return code in ("0", "3", "4", "5")
+
+
+# Running.
+
+
+def settings_of(given, *, starts=False):
+    """Return the settings that the options name, and for a start the environment."""
+    model = given["model"] or (os.environ.get("HAYTHAM_MODEL") if starts else None) or None
+    limits = {"max_cost": given["max_cost"], "max_tokens": given["max_tokens"]}
+    found = RunSettings.of(model=model, record=given["record"], **limits)
+    return RunSettings(found.model, found.limits, found.record, no_record=given["no_record"])
+
+
+def run(workspace, given):
+    """Start a session and run it."""
+    settings, idea = settings_of(given, starts=True), given["idea"]
+    if idea == "-":
+        idea = given["stdin"]
+    elif idea is not None and Path(idea).is_file():
+        idea = Path(idea).read_text(encoding="utf-8")
+    about = {name: given[name] for name in ("workflow", "mode", "name", "project", "user")}
+    about |= {"model": settings.model, "record": settings.record, **settings.limits}
+    session = workspace.start(idea, **about)
+    session.run(by=given["user"], approve_all=given["yes"])
+
+
+def resume(workspace, given):
+    """Go on with a session, from a snapshot if one is named."""
+    which, name, snapshot = given["which"], given["session_name"], None
+    if which is not None and name is not None:
+        session, snapshot = workspace.snapshot(which, name, among=TO_GO_BACK)
+    else:
+        session = workspace.session(which or name, among=UNFINISHED)
+    text = given["stdin"] if given["wish"] == "-" else given["wish"]
+    session.prepare(
+        accept_workflow=given["accept_workflow"],
+        keep_workflow=given["keep_workflow"],
+        settings=settings_of(given),
+        trust_code=given["trusting"],
+    )
+    session.resume(snapshot, text, by=given["user"], approve_all=given["yes"])
+
+
+def retry(workspace, given):
+    """Run a phase again."""
+    session = workspace.session(given["session_name"], among=UNFINISHED)
+    session.retry(given["phase"], anyway=given["anyway"], by=given["user"], settings=settings_of(given))
+
+
+# Deciding.
+
+
+def decided(name, *more):
+    """Return the call of a decision."""
+
+    def call(workspace, given):
+        session = workspace.session(given["session_name"], among=WAITING)
+        words = {"comment": given["message"], "by": given["user"], **{key: given[key] for key in more}}
+        getattr(session, name)(given["phase"], **words)
+
+    return call
+
+
+def review(workspace, given):
+    """Edit a phase, and take what was decided in the editor."""
+    session = workspace.session(given["session_name"], among=WAITING)
+    number = session.waiting_phase() if given["phase"] is None else given["phase"]
+    session.edit(number, _open_editor)
+    session.bind_editor_decisions(by=given["user"])
+    session.review(number)
+
+
+# Looking.
+
+
+def show(workspace, given):
+    """Read texts of a phase, now or in a snapshot."""
+    if given["at"] is None:
+        session = workspace.session(given["session_name"])
+    else:
+        session, snapshot = workspace.snapshot(given["at"], given["session_name"])
+        session = session.at(snapshot)
+    number = session.current_phase() if given["phase"] is None else given["phase"]
+    session.texts(number, attempt=given["attempt"], tasks=given["task"])
+
+
+def cost(workspace, given):
+    """Read what was spent."""
+    workspace.costs() if given["everywhere"] else workspace.session(given["session_name"]).cost()
+
+
+def agents(workspace, given):
+    """List agents."""
+    if given["workflow"] is None and workspace.folders():
+        workspace.session(given["session_name"]).agents()
+    else:
+        workspace.agents(given["workflow"])
+
+
+def validate(workspace, given):
+    """Validate the workspace, or what paths name."""
+    for path in given["paths"]:
+        workspace.validate_path(path, lambda base, key: f"{base}/{key}")
+    if not given["paths"]:
+        workspace.validate()
+
+
+def doctor(workspace, given):
+    """Repair sessions."""
+    facts = {name: given[name] for name in ("user", "mode", "workflow")}
+    for pair in workspace.folders(given["session_name"]):
+        workspace.open(*pair).repair(**facts)
+
+
+# Snapshots.
+
+
+def on_snapshot(name):
+    """Return the call of a method of the history with a snapshot."""
+
+    def call(workspace, given):
+        session, snapshot = workspace.snapshot(given["which"], given["session_name"], among=UNFINISHED)
+        getattr(session.history, name)(snapshot)
+
+    return call
+
+
+def checkpoints(workspace, given):
+    """List snapshots."""
+    history = workspace.history() if given["everywhere"] else workspace.session(given["session_name"]).history
+    history.list()
+
+
+def snapshot(workspace, given):
+    """Take a snapshot."""
+    workspace.session(given["session_name"], among=TO_GO_BACK).history.take(given["kind"], given["label"])
+
+
+def restore(workspace, given):
+    """Restore a snapshot."""
+    session, snapshot = workspace.snapshot(given["which"], given["session_name"], among=TO_GO_BACK)
+    session.restore(snapshot)
+
+
+def recover(workspace, given):
+    """Restore, or delete, what was taken before something went wrong."""
+    session = workspace.session(given["session_name"], among=TO_GO_BACK)
+    points = [one for one in session.snapshots() if one.kind in ("recovery", "pre_operation")]
+    if given["clear"]:
+        for point in points:
+            session.history.delete(point)
+    elif given["which"] is not None or given["latest"]:
+        chosen = session.history.find(given["which"]) if given["which"] else points[0] if points else None
+        if chosen is not None:
+            session.history.check(chosen)
+            session.restore(chosen)
+
+
+def fork(workspace, given):
+    """Start a session of its own."""
+    about = {name: given[name] for name in ("name", "purpose", "model", "workflow")}
+    if given["which"] is None:
+        workspace.session(given["session_name"], among=UNFINISHED).fork(**about)
+    else:
+        session, point = workspace.snapshot(given["which"], given["session_name"], among=UNFINISHED)
+        session.fork(point, **about)
+
+
+def diff(workspace, given):
+    """Compare snapshots."""
+    try:
+        session, first = workspace.snapshot(given["old"], given["session_name"])
+    except SnapshotNotFound:
+        session, first = workspace.session(given["session_name"]), workspace.session(given["old"])
+    session.diff(first, given["new"])
+
+
+def merge(workspace, given):
+    """Take phases of another session."""
+    source = workspace.session(given["other"])
+    session = source.parent if given["session_name"] is None else workspace.session(given["session_name"])
+    session.merge(source, given["phases"])
+
+
+def discard(workspace, given):
+    """Delete a fork, if that is confirmed."""
+    if given["yes"]:
+        workspace.session(given["session_name"]).discard()
+
+
+def prune(workspace, given):
+    """Delete snapshots that the rules do not keep."""
+    everywhere, name = given["everywhere"], given["session_name"]
+    history = workspace.history() if everywhere else workspace.session(name, among=UNFINISHED).history
+    history.prune(dry_run=given["dry_run"], older_than=given["older_than"], kind=given["kind"])
+
+
+def verify(workspace, given):
+    """Check snapshots."""
+    chosen = None if given["everywhere"] else workspace.session(given["session_name"])
+    for session in [workspace.open(*pair) for pair in workspace.folders()] if chosen is None else [chosen]:
+        session.history.verify()
+
+
+CALLS = {
+    "run": run,
+    "resume": resume,
+    "retry": retry,
+    "approve": decided("approve", "anyway"),
+    "request-changes": decided("request_changes", "changes", "agents"),
+    "reject": decided("reject"),
+    "skip": decided("skip"),
+    "review": review,
+    "status": lambda workspace, given: workspace.session(given["session_name"]).status(),
+    "list": lambda workspace, _given: workspace.list(),
+    "show": show,
+    "cost": cost,
+    "agents": agents,
+    "prompt": lambda workspace, given: workspace.session(given["session_name"]).preview_prompts(
+        given["phase"], given["agent"]
+    ),
+    "validate": validate,
+    "doctor": doctor,
+    "init": lambda workspace, given: workspace.copy_workflow(given["folder"]),
+    "checkpoints": checkpoints,
+    "snapshots": checkpoints,
+    "list-checkpoints": checkpoints,
+    "snapshot": snapshot,
+    "restore": restore,
+    "recover": recover,
+    "fork": fork,
+    "diff": diff,
+    "merge": merge,
+    "discard": discard,
+    "pin": on_snapshot("pin"),
+    "unpin": on_snapshot("unpin"),
+    "delete": on_snapshot("delete"),
+    "prune": prune,
+    "verify": verify,
+}
