@@ -273,10 +273,10 @@ class Events:
             await queue.wait(_PATIENCE)
             await queue.cancel()
 
-    def emit_once(self, name: str, /, **facts: Any) -> None:
-        """Emit an event, unless the session's file has one with just these facts."""
-        if _fact_key({"event": name, **facts}) not in self._recorded():
-            self.emit(name, **facts)
+    def emit_revised_once(self, **facts: Any) -> None:
+        """Emit `revised`, unless the session's file has one with just these facts."""
+        if _fact_key({"event": "revised", **facts}) not in self._recorded():
+            self.emit("revised", **facts)
 
     def _recorded(self) -> set[str]:
         """Return the events that are emitted once, as far as the session's file has them."""

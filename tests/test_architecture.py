@@ -89,7 +89,7 @@ CHANGES = (
     ".lock",
     ".run_lock",
     ".emit",
-    ".emit_once",
+    ".emit_revised_once",
     ".commit",
 )
 CHANGES += (".transaction", ".update_manifest", ".switch_workflow", ".ensure_folder", ".create", ".save_request")

@@ -50,7 +50,7 @@ def test_a_rejection_ends_the_session_before_anything_else():
 def test_a_phase_that_is_left_out_is_passed_over():
     """Skipped, or its condition not met: nothing, and the reason is told."""
     assert next_action(facts(None, None, status="pending", skipped="it was skipped")) == NextAction(
-        "nothing", (), "it was skipped"
+        "nothing", (), "it was skipped", "skipped"
     )
     assert step(STALE, STALE_REVISED, skipped="its condition is not met: x") == ("nothing", ())
 
@@ -184,7 +184,9 @@ def test_an_output_is_stale_while_a_phase_it_needs_is():
     """Stale: a phase that it needs is, too; also where its own task is the same, or was accepted by an approval."""
     needing = facts(OWN, REVISED, feedback=review("approved", c=REVISED), stale_needs=(1,))
     assert needing.stale == ("b", "c")
-    assert next_action(needing) == NextAction("run again", ("b",), "what it builds on has changed (phase 1 is stale)")
+    assert next_action(needing) == NextAction(
+        "run again", ("b",), "what it builds on has changed (phase 1 is stale)", "stale"
+    )
     assert step(REVISED, REVISED, stale_needs=(1,))[0] == "gate"
 
 

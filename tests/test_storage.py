@@ -339,7 +339,7 @@ def test_a_new_folder_is_synced_in_the_one_above(base, monkeypatch):
 
 def test_a_lock_that_is_not_let_go_is_told(base, monkeypatch):
     """A lock that cannot be had in time is an error that names it."""
-    monkeypatch.setattr("haytham.storage.files._PATIENCE", 0.01)
+    monkeypatch.setattr("haytham.storage.files._LOCK_TIMEOUT", 0.01)
     first, second = FileStore(base), FileStore(base)
     with first.lock("p/s"), pytest.raises(TimeoutError, match="p/s: another process has held"), second.lock("p/s"):
         pytest.fail("two held it")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from haytham.errors import RefusedDecision
     from haytham.history.snapshot import Snapshot
     from haytham.session.derived import Decision, Summary
-    from haytham.session.plan import Action
+    from haytham.session.plan import Action, Cause
     from haytham.session.spend_log import BudgetDenial, SpendSummary
     from haytham.session.view import SessionView
 
@@ -221,6 +221,7 @@ class PhaseStatus:
     attempt: int = 1
     action: Action | None = None
     reason: str = ""
+    cause: Cause | None = None
     agents: tuple[str, ...] = ()
     all_agents: tuple[str, ...] = ()
     decision: Decision | None = None

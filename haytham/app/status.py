@@ -69,6 +69,7 @@ def _phase_status(plan: SessionPlan, place: PhasePlan) -> PhaseStatus:
         attempt=place.state.attempt,
         action=action.action,
         reason=action.reason,
+        cause=action.cause,
         agents=action.agents,
         all_agents=phase.agents,
         decision=view.decision(phase),

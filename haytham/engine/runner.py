@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResult", "Runner"]
 
-_AS_USUAL = RunOptions()
+_DEFAULT_OPTIONS = RunOptions()
 _PHASE_EVENTS = {"completed": "phase_completed", "failed": "phase_failed", "in_progress": "phase_waiting"}
-_LOOK_INTERVAL = 1.0  # seconds after which a run looks at all phases again
+_FULL_PLAN_INTERVAL = 1.0  # seconds after which a run looks at all phases again
 
 
 class Runner:
@@ -69,21 +69,21 @@ class Runner:
         *,
         approve_as: str | None = None,
         may_run_code: bool = False,
-        ways: RunOptions = _AS_USUAL,
+        ways: RunOptions = _DEFAULT_OPTIONS,
     ) -> None:
         self._session = session
         self._gate = ReviewGate(session)
         self._events = session.events = events
         self._approve_as = approve_as
         self._secrets = ways.secrets
-        self._caller = AgentInvoker(session, events, may_run_code=may_run_code, ways=ways)
+        self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, ways=ways)
         self._history = History(session, events=events, may_run_code=may_run_code)
-        self._keeper = AutoSnapshotter(self._history)
+        self._snapshotter = AutoSnapshotter(self._history)
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
         self._refused: set[tuple[int, str]] = set()
         self._revisions: set[tuple[int, str, str]] = set()
-        self._looked_at = 0.0
+        self._planned_at = 0.0
         self._phase_run: PhaseRun
         self._kept_aside: list[str] = []
         self._unstored: list[Exception] = []
@@ -96,7 +96,7 @@ class Runner:
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
             if retry is not None and not anyway:
                 self._check_needs(retry)
-            self._caller.check_callables()
+            self._invoker.check_callables()
             self._history.check_store()
             async with self._events.finished_in_loop():
                 return await self._run(by, retry)
@@ -112,7 +112,7 @@ class Runner:
         except Exception as error:
             moved = self._moved()
             if moved is None:
-                self._keeper.after_error(f"the run ended: {type(error).__name__}")
+                self._snapshotter.after_error(f"the run ended: {type(error).__name__}")
             self._events.emit("run_ended", status="error", phase=None)
             if moved is not None and not isinstance(error, SessionMoved):
                 raise moved from error
@@ -124,57 +124,57 @@ class Runner:
         self._session.make_folders()
         self._gate.complete_pending_move()
         if retry is not None:
-            self._keeper.before_rerun(self._session.read().phase(retry), "retry")
+            self._snapshotter.before_rerun(self._session.read().phase(retry), "retry")
             self._gate.retry(retry, by)
         self._session.refresh_derived_if_needed()
-        self._keeper.prune_on_start()
-        self._caller.load_budget()
-        plan = self._look(by)
-        self._keeper.backfill_approvals()
+        self._snapshotter.prune_on_start()
+        self._invoker.load_budget()
+        plan = self._refresh_plan(by)
+        self._snapshotter.backfill_approvals()
         with self._session.running():
             if retry is not None:
                 outcome = await self._run_again(plan, retry)
                 if outcome is not None:
                     return outcome
-                plan = self._look(by)
+                plan = self._refresh_plan(by)
             while True:
-                outcome = await self._turn(plan)
+                outcome = await self._do_next_step(plan)
                 await self._events.drain()
                 if outcome is not None:
                     return outcome
-                plan = self._look(by, plan)
+                plan = self._refresh_plan(by, plan)
 
     def _check_needs(self, number: int) -> None:
         """Refuse to run a phase again while a phase that it needs, directly or not, has work left."""
-        standing = SessionPlan(self._session.read())
-        phase = standing.reading.phase(number)
-        left = [place.state.phase.number for place in standing.needed(phase) if not place.is_done]
+        plan = SessionPlan(self._session.read())
+        phase = plan.reading.phase(number)
+        left = [place.state.phase.number for place in plan.needed(phase) if not place.is_done]
         if left:
             raise WorkLeft(number, left)
 
-    async def _run_again(self, standing: SessionPlan, number: int) -> RunResult | None:
+    async def _run_again(self, plan: SessionPlan, number: int) -> RunResult | None:
         """Run one phase, whatever is left in phases before it, and stop at its gate."""
-        place = standing.phase(number)
+        place = plan.phase(number)
         if place.next_action.action not in ("run", "run again"):
             return None
-        outcome = await self._run_phase(standing, place)
+        outcome = await self._run_phase(plan, place)
         place = SessionPlan(self._session.read()).phase(number)
         is_open = place.next_action.action == "gate" or (
             place.state.stale_needs and place.state.phase.review == "required"
         )
         return self._stop_at_gate(place) if outcome is None and is_open else outcome
 
-    def _look(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
+    def _refresh_plan(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
         """Return the plan, once decisions made in an editor are bound to their texts."""
         plan = self._plan(previous)
         self._report_revisions(plan)
         if any(place.has_unbound_decision for place in plan.places):
             for bound in self._gate.bind_editor_decisions(by):
-                self._keeper.after_decision(bound.phase, bound.decision)
+                self._snapshotter.after_decision(bound.phase, bound.decision)
             plan = self._plan(None)
         self._report_refused(plan)
         self._session.use_plan(plan)
-        self._caller.default_model = plan.reading.manifest.value.model
+        self._invoker.default_model = plan.reading.manifest.value.model
         return plan
 
     def _plan(self, previous: SessionPlan | None) -> SessionPlan:
@@ -183,7 +183,7 @@ class Runner:
         All phases are looked at when a run starts, before it stops, and at least once a second in between.
         """
         view = self._session.read()
-        is_due = clock.monotonic() - self._looked_at >= _LOOK_INTERVAL
+        is_due = clock.monotonic() - self._planned_at >= _FULL_PLAN_INTERVAL
         if previous is None or previous.next is None or is_due or has_conditions(view):
             return self._plan_all(view)
         plan, numbers = previous, previous.changed_by_step()
@@ -198,16 +198,16 @@ class Runner:
         return plan
 
     def _plan_all(self, view: SessionView) -> SessionPlan:
-        self._looked_at = clock.monotonic()
+        self._planned_at = clock.monotonic()
         return SessionPlan(view)
 
     def _ends_run(self, place: PhasePlan) -> bool:
         action = place.next_action.action
         return action in ("rejected", "write") or (action == "gate" and self._approve_as is None)
 
-    def _report_refused(self, standing: SessionPlan) -> None:
+    def _report_refused(self, plan: SessionPlan) -> None:
         """Emit, once a run, that a decision in a file does not count, and why."""
-        for place in standing.places:
+        for place in plan.places:
             number, why = place.state.phase.number, str(place.refused)
             if place.refused is not None and (number, why) not in self._refused:
                 self._refused.add((number, why))
@@ -222,48 +222,48 @@ class Runner:
                 revision = (place.number, agent, output.text)
                 if output.revised and reviewed.get(agent) != output.text and revision not in self._revisions:
                     self._revisions.add(revision)
-                    self._events.emit_once("revised", phase=place.number, agent=agent, text=output.text)
+                    self._events.emit_revised_once(phase=place.number, agent=agent, text=output.text)
 
-    async def _turn(self, standing: SessionPlan) -> RunResult | None:
+    async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""
-        place = standing.next
+        place = plan.next
         if place is None or place.next_action.action != "gate":
-            self._keep_phase()
+            self._snapshot_phase()
         if place is None:
-            self._keeper.on_completed()
+            self._snapshotter.on_completed()
             return RunResult("completed")
         step, phase = place.next_action.action, place.state.phase
         if step == "rejected":
             return RunResult("rejected", phase.number)
         if step == "write":
-            why = f"{place.next_action.reason}: {output_paths(standing.reading, phase, place.next_action.agents)}"
+            why = f"{place.next_action.reason}: {output_paths(plan.reading, phase, place.next_action.agents)}"
             return RunResult("waiting", phase.number, why, place.next_action.agents)
         if step in ("next attempt", "run again"):
-            self._keeper.before_rerun(phase, place.next_action.reason or step)
+            self._snapshotter.before_rerun(phase, place.next_action.reason or step)
         if step == "next attempt":
             self._gate.start_attempt(phase.number)
             return None
         if step in ("run", "run again"):
-            return await self._run_phase(standing, place)
+            return await self._run_phase(plan, place)
         return self._stop_at_gate(place)
 
     def _stop_at_gate(self, place: PhasePlan) -> RunResult | None:
         phase = place.state.phase
         if not place.is_presented:
             self._gate.open_review(phase.number, place.next_action.reason)
-        self._keep_phase()
+        self._snapshot_phase()
         if self._approve_as is None:
             return RunResult("waiting", phase.number, place.next_action.reason)
         bound = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
-        self._keeper.after_decision(phase.number, bound.decision)
+        self._snapshotter.after_decision(phase.number, bound.decision)
         return None
 
-    def _keep_phase(self) -> None:
+    def _snapshot_phase(self) -> None:
         """Take the snapshot of a phase that has run: once its gate is open, where it has one."""
         if self._ran is not None:
             phase, done = self._ran
             self._ran = None
-            self._keeper.after_phase(phase, done=done)
+            self._snapshotter.after_phase(phase, done=done)
 
     async def _run_phase(self, plan: SessionPlan, place: PhasePlan) -> RunResult | None:
         """Run agents of a phase, in parallel or in order, and save its checkpoint."""
@@ -284,7 +284,7 @@ class Runner:
         failed = run.named("failed")
         self._ran = phase, run.status == "completed"
         if failed:
-            self._keep_phase()
+            self._snapshot_phase()
             return RunResult("failed", phase.number, f"{', '.join(failed)} failed", failed)
         return None
 
@@ -313,7 +313,7 @@ class Runner:
 
     def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
         task, spec = plan.build_request(phase, name, read_state(plan.reading))
-        self._caller.check_trusted(spec)
+        self._invoker.check_trusted(spec)
         history, on_text = SessionTaskSnapshots(self._history), partial(self._tell, phase.number, name)
         return replace(task, history=history, on_text=on_text), spec
 
@@ -375,7 +375,7 @@ class Runner:
             facts["errors"] = [f"{name}: {outputs[name].error_message or 'failed'}" for name in failed]
         changes.save_checkpoint(phase, facts, parse_rows(rows), report=False)
         changes.emit(_PHASE_EVENTS[status], phase=phase.number)
-        if phase.review == "none" and self._keeper.takes(phase):
+        if phase.review == "none" and self._snapshotter.takes(phase):
             changes.refresh_manifest()  # a snapshot follows
         run.status = status
 
@@ -394,7 +394,7 @@ class Runner:
         """Ask an agent, and store what it answers the moment it is there; how that came out."""
         begun = clock.monotonic()
         try:
-            answer = await self._caller.invoke(task, spec)
+            answer = await self._invoker.invoke(task, spec)
         except BudgetExceeded as reached:
             self._events.emit("budget_exceeded", phase=task.phase, agent=task.agent, why=str(reached))
             return "refused"
@@ -418,7 +418,7 @@ class Runner:
             tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
             changes.emit("agent_completed", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
             self._costs[task.phase, task.agent] = cost
-            is_last = self._phase_run.is_last(task.agent) and not self._keeper.takes_after_agent(wanted)
+            is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(wanted)
             if is_last and _is_readable(changes.view, self._phase_run.phase):
                 self._save_phase(changes, self._phase_run)
 
@@ -427,7 +427,7 @@ class Runner:
         except InvalidState as error:  # sound by itself, and too much for the state as it is now
             return self._fail(task, replace(answer, error=error), seconds)
         if stored and self._session.is_in_place:
-            self._keeper.after_agent(task.phase, task.agent, wanted=wanted)
+            self._snapshotter.after_agent(task.phase, task.agent, wanted=wanted)
         return "done"
 
     def _fail(self, task: Task, answer: CallResult, seconds: float) -> AgentOutcome:
@@ -439,7 +439,7 @@ class Runner:
         )
         self._costs[task.phase, task.agent] = answer.cost
         if self._session.is_in_place:
-            self._keeper.after_error(f"{task.agent} failed: {type(error).__name__}")
+            self._snapshotter.after_error(f"{task.agent} failed: {type(error).__name__}")
         if isinstance(error, ContractViolation) and error.by_budget:
             return "refused"
         return "failed" if stored else "done"
@@ -460,7 +460,7 @@ class Runner:
         the run once all agents of the phase have answered.
         """
         facts = {"task": task.digest, "duration": round(duration, 3), **facts}
-        self._caller.follow()
+        self._invoker.follow()
         why = "a person has written there"
         try:
             stored = self._gate.save_reply(task, facts, text, state, then=then)
@@ -491,7 +491,7 @@ class Runner:
         if self._session.is_in_place:
             return None
         place = session_prefix(self._session.project_id, self._session.session_id)
-        return SessionMoved(place, self._session.prefix if self._caller.follow() else None, self._kept_aside)
+        return SessionMoved(place, self._session.prefix if self._invoker.follow() else None, self._kept_aside)
 
 
 def _is_readable(view: SessionView, phase: Phase) -> bool:

@@ -1,13 +1,11 @@
-"""The table the product stands on, pure: what each phase is, and what resume does with it.
+"""Decide what resume does with each phase; docs/architecture.md has the table.
 
-A phase's text is the agent's while it matches the digest in its own header, else a person revised it. It is stale when
-the task it would get now is not the one it answered, nor one that an approval accepted for that text, or when a phase
-that it needs is stale. The first row that applies decides.
+An output is the agent's own text while it matches the digest in its header; else a person revised it. It is stale if
+the task it would get now is neither the one it answered nor one that an approval accepted for that text, or if a phase
+that its phase needs is stale. The first row of the table that applies decides.
 
-A phase without recorded tasks was saved by a program and is taken at its word: its status counts, its outputs are
-never stale, and it has a gate only where there is feedback.
-
-Where each phase of a session stands: the facts in its documents, the task each agent would get, and the verdict.
+A phase without recorded tasks was saved by a program: its status counts as saved, its outputs are never stale, and it
+has a gate only if there is feedback.
 """
 
 from __future__ import annotations
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from haytham.session.view import OutputFacts, SessionView
 
 Action = Literal["rejected", "nothing", "run", "write", "next attempt", "run again", "gate", "approved"]
+Cause = Literal["skipped", "unwritten", "stale", "text_changed", "review", "no_review"]
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ class ReviewState:
 class PhaseState:
     """What the documents of a phase say.
 
-    `left_out` is why a phase is passed over, where it is; `stale_needs` the phases that it needs and that are stale;
-    `by_program` whether a program saved it instead of the runner; `lost` the outputs on record whose files are gone.
+    `skipped`: why the phase is skipped, or None. `stale_needs`: the phases it needs that are stale. `by_program`: a
+    program saved it instead of the runner. `lost`: the agents whose outputs are on record and whose files are gone.
     """
 
     phase: Phase
@@ -97,11 +96,11 @@ class PhaseState:
     @property
     def stale(self) -> tuple[str, ...]:
         """The agents whose outputs are stale."""
-        moved = bool(self.stale_needs)
+        has_stale_needs = bool(self.stale_needs)
         return tuple(
             agent
             for agent, output in self.outputs.items()
-            if output.task is not None and (moved or _is_outdated(agent, output, self.current_feedback))
+            if output.task is not None and (has_stale_needs or _is_outdated(agent, output, self.current_feedback))
         )
 
 
@@ -112,6 +111,7 @@ class NextAction:
     action: Action
     agents: tuple[str, ...] = ()
     reason: str = ""
+    cause: Cause | None = None
 
 
 def next_action(facts: PhaseState) -> NextAction:
@@ -121,7 +121,7 @@ def next_action(facts: PhaseState) -> NextAction:
     if decision == "rejected":
         return NextAction("rejected")
     if facts.skipped is not None:
-        return NextAction("nothing", reason=facts.skipped)
+        return NextAction("nothing", reason=facts.skipped, cause="skipped")
     undone = tuple(agent for agent in _required(facts) if not _is_done(facts, agent))
     if undone or facts.status != "completed":
         return _judge_undone(facts, undone)
@@ -146,7 +146,7 @@ def _judge_undone(facts: PhaseState, undone: tuple[str, ...]) -> NextAction:
     else:
         ahead = tuple(agent for agent in undone if agent not in unwritten)
     if unwritten and not ahead:
-        return NextAction("write", unwritten, reason="a person has to write it")
+        return NextAction("write", unwritten, reason="a person has to write it", cause="unwritten")
     return NextAction("run", ahead)
 
 
@@ -154,19 +154,20 @@ def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
     stale = {agent: facts.outputs[agent] for agent in facts.stale}
     own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
     if own:
-        return NextAction("run again", own, reason=_what_changed(facts, stale))
+        return NextAction("run again", own, reason=_what_changed(facts, stale), cause="stale")
     if stale:
-        return NextAction("gate", tuple(stale), reason=f"{_what_changed(facts, stale)}, and a person has revised it")
+        reason = f"{_what_changed(facts, stale)}, and a person has revised it"
+        return NextAction("gate", tuple(stale), reason=reason, cause="stale")
     if feedback is not None and feedback.decision == "approved":
         texts = {agent: output.text for agent, output in facts.outputs.items()}
         return (
             NextAction("approved")
             if feedback.texts == texts
-            else NextAction("gate", reason="the text has changed since")
+            else NextAction("gate", reason="the text has changed since", cause="text_changed")
         )
     if feedback is None and (facts.phase.review == "none" or facts.by_program):
-        return NextAction("approved", reason="no review is asked for")
-    return NextAction("gate", reason="it waits for review")
+        return NextAction("approved", reason="no review is asked for", cause="no_review")
+    return NextAction("gate", reason="it waits for review", cause="review")
 
 
 def _what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:

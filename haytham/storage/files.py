@@ -57,8 +57,8 @@ _LOCAL = ".haytham"
 _LOCKS, _CACHE, _TEMPORARY, _JOURNALS = "locks", "cache", "tmp", "journals"
 _ABANDONED = 24 * 60 * 60.0  # seconds after which a temporary file has no writer any more
 _ALL = ""
-_PATIENCE = 60.0
-_PROBE = 0.5  # seconds; longer than a process holds a run lock only to ask whether it is held
+_LOCK_TIMEOUT = 60.0
+_RUN_LOCK_TIMEOUT = 0.5  # seconds; longer than a process holds a run lock only to ask whether it is held
 _MOST_CHECKED = 4096
 
 
@@ -76,7 +76,7 @@ class FileStore:
         self._checked: dict[str, tuple[int, int]] = {}  # device and inode of folders that no link leads to
         self._cache: FileStore | None = None
         self._journals = JournalFolder(
-            self._root, f"{self._root}/{_LOCAL}/{_JOURNALS}", partial(self._look, fresh=True)
+            self._root, f"{self._root}/{_LOCAL}/{_JOURNALS}", partial(self._check_links, fresh=True)
         )
         self._journals.recover()
 
@@ -92,14 +92,14 @@ class FileStore:
 
     def _read(self, key: str, *, limit: int | None = None, offset: int = 0) -> bytes:
         path = f"{self._root}/{check_key(key)}"
-        if not atomic.HAS_NOFOLLOW or not self._is_known(_parent(path)):
-            self._look(path if not atomic.HAS_NOFOLLOW else _parent(path))
+        if not atomic.HAS_NOFOLLOW or not self._was_checked(_parent(path)):
+            self._check_links(path if not atomic.HAS_NOFOLLOW else _parent(path))
         try:
             data = atomic.read_file(path, limit, offset)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound("document", key) from None
         except OSError:
-            self._look(path, fresh=True)  # which tells of a link
+            self._check_links(path, fresh=True)  # which tells of a link
             raise
         if data is None:
             raise InvalidArgument("key", key, "a file; this is a folder, a pipe or a device")
@@ -132,7 +132,7 @@ class FileStore:
     def is_regular(self, key: str) -> bool:
         """Return whether a file exists that is no link, and is not reached through one."""
         try:
-            about = self._look(f"{self._root}/{check_key(key)}")
+            about = self._check_links(f"{self._root}/{check_key(key)}")
         except SymbolicLink:
             return False
         return about is not None and stat.S_ISREG(about.st_mode)
@@ -202,7 +202,7 @@ class FileStore:
     def _target(self, key: str) -> str:
         """Return the path of a key to be written; raise if it is a link, or a folder."""
         path = f"{self._root}/{key}"
-        about = self._look(path)
+        about = self._check_links(path)
         if about is not None and stat.S_ISDIR(about.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return path
@@ -210,7 +210,7 @@ class FileStore:
     def _existing(self, key: str) -> str | None:
         """Return the path of a key or folder to be deleted; None if there is nothing of that kind."""
         path = f"{self._root}/{key.removesuffix('/')}"
-        about = self._look(path)
+        about = self._check_links(path)
         return path if about is not None and stat.S_ISDIR(about.st_mode) == key.endswith("/") else None
 
     def _replace(self, writes: Sequence[tuple[str, bytes]]) -> None:
@@ -221,7 +221,7 @@ class FileStore:
         temporaries = [atomic.temporary_name(room, self._mark(_parent(path))) for path, _ in writes]
         atomic.write_temporaries([(name, data) for name, (_, data) in zip(temporaries, writes, strict=True)])
         try:
-            self._look_again(path for path, _ in writes)
+            self._recheck_links(path for path, _ in writes)
             for name, (path, _) in zip(temporaries, writes, strict=True):
                 atomic.replace_file(name, path)
         except BaseException:
@@ -236,9 +236,9 @@ class FileStore:
 
     def _claim(self, path: str, file: int) -> None:
         """Lock an open file against other writers; raise if it is not the one at its path, reached without links."""
-        if not lock_open_file(file, _PATIENCE):
-            raise LockTimeout(path.removeprefix(f"{self._root}/"), _PATIENCE)
-        about = self._look(path, fresh=True)
+        if not lock_open_file(file, _LOCK_TIMEOUT):
+            raise LockTimeout(path.removeprefix(f"{self._root}/"), _LOCK_TIMEOUT)
+        about = self._check_links(path, fresh=True)
         if about is None or not os.path.samestat(about, os.fstat(file)):
             raise OSError(errno.ESTALE, "was replaced while it was opened", path)
 
@@ -266,7 +266,7 @@ class FileStore:
             copy = self._journals.write(prefix, written)
             if not copy:
                 atomic.sync_tree(temporary)
-            self._look(folder, fresh=True)
+            self._check_links(folder, fresh=True)
             self._publish(prefix, temporary, folder)
         except BaseException:
             atomic.remove(temporary)
@@ -347,7 +347,7 @@ class FileStore:
         """Hold the lock of a runner, however long it runs; AlreadyRunning, with its owner, if another one does."""
         self._checked.clear()
         note = self._note(name)
-        release = self._acquire(f"{_LOCKS}/{name}/.run", _PROBE)
+        release = self._acquire(f"{_LOCKS}/{name}/.run", _RUN_LOCK_TIMEOUT)
         if release is None:
             raise AlreadyRunning(name, str(read_owner(note) or NOBODY))
         try:
@@ -370,9 +370,9 @@ class FileStore:
     @contextmanager
     def _lock(self, folder: str) -> Iterator[None]:
         """Hold the lock file of a folder, which no key can be."""
-        release = self._acquire(f"{_LOCKS}/{folder}.lock", _PATIENCE)
+        release = self._acquire(f"{_LOCKS}/{folder}.lock", _LOCK_TIMEOUT)
         if release is None:
-            raise LockTimeout(folder.rstrip("/") or "the store", _PATIENCE)
+            raise LockTimeout(folder.rstrip("/") or "the store", _LOCK_TIMEOUT)
         try:
             yield
         finally:
@@ -393,7 +393,7 @@ class FileStore:
     def _local_path(self, name: str) -> str:
         """Return the path of a file that is local to this machine; raise SymbolicLink if a part of it is a link."""
         path = f"{self._root}/{_LOCAL}/{name}"
-        self._look(path)
+        self._check_links(path)
         return path
 
     def _make_local(self, folder: str) -> None:
@@ -422,19 +422,19 @@ class FileStore:
         if not prefix:
             return self._root
         path = f"{self._root}/{prefix[:-1]}"
-        if not self._is_known(path):
-            self._look(path)
+        if not self._was_checked(path):
+            self._check_links(path)
         return path
 
-    def _look(self, path: str, *, fresh: bool = False, seen: set[str] | None = None) -> os.stat_result | None:
+    def _check_links(self, path: str, *, fresh: bool = False, seen: set[str] | None = None) -> os.stat_result | None:
         """Return the status of a path below the base, or None; raise SymbolicLink if a part of the path is a link.
 
         Folders that were checked before are known by device and inode, unless all parts are to be checked afresh; of
         those, parts in `seen` are skipped, and parts that are no links are added to it.
         """
         folder = _parent(path)
-        if not fresh and len(folder) > len(self._root) and self._is_known(folder):
-            return self._look_at(path, path)
+        if not fresh and len(folder) > len(self._root) and self._was_checked(folder):
+            return self._check_part(path, path)
         end, about = len(self._root), None
         while end < len(path):
             slash = path.find("/", end + 1)
@@ -442,14 +442,14 @@ class FileStore:
             part = path[:end]
             if seen is not None and part in seen:
                 continue
-            about = self._look_at(path, part)
+            about = self._check_part(path, part)
             if about is None:
                 return None
             if seen is not None:
                 seen.add(part)
         return about
 
-    def _is_known(self, folder: str) -> bool:
+    def _was_checked(self, folder: str) -> bool:
         """Return whether a path leads to the same folder as when each part of it was found to be no link."""
         identity = self._checked.get(folder)
         if identity is None:
@@ -460,7 +460,7 @@ class FileStore:
             return False
         return identity == (about.st_dev, about.st_ino)
 
-    def _look_at(self, path: str, part: str) -> os.stat_result | None:
+    def _check_part(self, path: str, part: str) -> os.stat_result | None:
         try:
             about = os.lstat(part)
         except (FileNotFoundError, NotADirectoryError):
@@ -473,11 +473,11 @@ class FileStore:
             self._checked[part] = about.st_dev, about.st_ino
         return about
 
-    def _look_again(self, paths: Iterable[str]) -> None:
+    def _recheck_links(self, paths: Iterable[str]) -> None:
         """Check the folders of paths afresh, each once: a link that replaced one meanwhile is not followed."""
         seen: set[str] = set()
         for folder in dict.fromkeys(map(_parent, paths)):
-            self._look(folder, fresh=True, seen=seen)
+            self._check_links(folder, fresh=True, seen=seen)
 
     def _link_error(self, path: str, link: str) -> SymbolicLink:
         key, name = (part.removeprefix(f"{self._root}/") for part in (path, link))

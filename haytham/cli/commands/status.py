@@ -99,7 +99,7 @@ def _state(phase: PhaseStatus) -> str:
     if action in ("approved", "rejected"):
         return action + (_signed(phase) if phase.has_feedback else f": {why}" if why else "")
     if action == "gate":
-        reason = "" if why == "it waits for review" else f": {why}"
+        reason = "" if phase.cause == "review" else f": {why}"
         return f"waits for review{attempt}{reason}"
     if action == "write":
         return f"to be written by a person: {', '.join(phase.agents)}{attempt}"
