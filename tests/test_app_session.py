@@ -30,6 +30,7 @@ from haytham.errors import (
     WorkflowChanged,
     WriteConflict,
 )
+from haytham.session.review import ReviewGate
 from support.cli_runner import edit, haytham, own_modules
 from support.cli_runner import workflow as workflow_folder
 
@@ -513,3 +514,87 @@ def test_a_lost_manifest_is_rebuilt(session):
     report = session.repair()
     assert report.done[0].startswith("rebuilt session_manifest.md")
     assert not [problem for problem in session.validate().problems if not problem.derived]
+
+
+# What a decision and a run are checked for before anything changes.
+
+
+def test_a_guard_notices_that_the_phase_became_stale(session):
+    """A reviewer who read a page before what it builds on was edited is refused, and the page can be renewed."""
+    guard = session.review().guard
+    edit(session.folder / "phase_1_concept" / "worksheet.md", IDEA, "Lend water butts")
+    with pytest.raises(ReviewChanged, match="what count builds on, what research builds on"):
+        session.approve(guard=guard)
+    assert events(session, "decision") == []
+
+
+def test_a_guard_is_of_the_phase_that_is_decided_on(session):
+    """The guard of one phase approves no other one."""
+    with pytest.raises(InvalidArgument, match="guard: found 'of phase 1'; allowed: the guard of phase 2"):
+        session.approve(2, guard=session.review(1).guard)
+    assert events(session, "decision") == []
+
+
+def test_a_decision_that_comes_second_is_refused(session, monkeypatch):
+    """Of two who decide at the same moment one is told that nothing waits any more; their decision is not stored."""
+    decide = ReviewGate.decide
+
+    def after_somebody_else(gate, *args, **given):
+        monkeypatch.setattr(ReviewGate, "decide", decide)
+        session.request_changes(comment="Too broad")
+        return decide(gate, *args, **given)
+
+    monkeypatch.setattr(ReviewGate, "decide", after_somebody_else)
+    with pytest.raises(NothingToDecide):
+        session.approve()
+    assert [event["decision"] for event in events(session, "decision")] == ["changes"]
+
+
+def test_a_retry_of_untrusted_code_changes_nothing(tmp_path):
+    """A phase whose code may not run keeps its output and its approval."""
+    (tmp_path / "mine.py").write_text("def answer(task):\n    return 'One.'\n", encoding="utf-8")
+    workflow_folder(tmp_path, ["one"], model="python:mine:answer")
+    assert haytham("run", IDEA, "--workflow", "mine", "--yes", cwd=tmp_path).code == 0
+    (tmp_path / "mine.py").write_text("def answer(task):\n    return 'Two.'\n", encoding="utf-8")
+    token = Workspace("projects").session().change_token()
+    answer = haytham("retry", "1", cwd=tmp_path)
+    assert (answer.code, "is not trusted here" in answer.err) == (1, True)
+    assert Workspace("projects").session().change_token() == token
+    assert Workspace("projects").session().status().status == "completed"
+
+
+def test_a_callable_that_is_not_called_again_need_not_be_imported(tmp_path):
+    """The command line goes on with a session of such a workflow as far as nobody has to call it."""
+    session = Workspace("projects").start(IDEA, workflow=offer(lambda task: f"{task.idea}: fine."))
+    assert session.run().status == "waiting"
+    assert haytham("resume", "--no-input", cwd=tmp_path).code == 3
+    session.approve()
+    assert haytham("resume", "--no-input", cwd=tmp_path).code == 0
+    answer = haytham("retry", "2", cwd=tmp_path)
+    assert (answer.code, "cannot be imported" in answer.err) == (1, True)
+
+
+def test_run_inside_a_loop_names_the_call_to_use(session):
+    """`run` in a running loop is one clear sentence, and runs nothing."""
+
+    async def work():
+        session.run()
+
+    with pytest.raises(InvalidRequest, match=r"await session\.run_async"):
+        asyncio.run(work())
+
+
+def test_one_change_may_be_given_as_text(session):
+    """A text is one requested change, not a list of letters."""
+    session.request_changes(changes="Name one city")
+    assert session.review(2).changes == ("Name one city",)
+
+
+def test_a_module_that_exits_when_imported_fails_its_agent(tmp_path):
+    """`sys.exit` at the top of a module is a failure of the agent, never the end of the program."""
+    (tmp_path / "mine.py").write_text(
+        "import sys\n\n\ndef answer(task):\n    return task.idea\n\n\nsys.exit(9)\n", encoding="utf-8"
+    )
+    workflow_folder(tmp_path, ["one"], model="python:mine:answer")
+    answer = haytham("run", IDEA, "--workflow", "mine", cwd=tmp_path)
+    assert (answer.code, "SystemExit" in answer.out) == (1, True)

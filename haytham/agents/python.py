@@ -33,7 +33,7 @@ def open_agent(rest: str) -> Agent:
     model = f"python:{rest}"
     try:
         function = reduce(getattr, name.split("."), import_module(module))
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError, SystemExit) as error:
         raise InvalidArgument(
             "model", model, f"python:module:function of a module that can be imported ({describe_error(error)})"
         ) from None

@@ -16,6 +16,7 @@ from haytham.app.results import (
 from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.errors import (
     HaythamError,
+    InvalidArgument,
     InvalidDocument,
     InvalidRequest,
     NoPhaseToRun,
@@ -83,16 +84,20 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     gate, snapshotter = ReviewGate(documents), AutoSnapshotter(history)
     if guard is None:
         _take_snapshots(history, gate.bind_editor_decisions(by))
-    plan = SessionPlan(documents.read())
-    place = _first_open(plan, answer.decision) if phase is None else _named(plan, phase, answer.decision)
+    number = _choose(SessionPlan(documents.read()), phase, answer.decision)
+    if guard is not None and guard.phase != number:
+        raise InvalidArgument("guard", f"of phase {guard.phase}", f"the guard of phase {number}")
 
     def check(view: SessionView, chosen: Phase) -> None:
         if guard is not None:
             _check_guard(view, guard)
         _check_idle(documents, view, chosen)
+        now = _choose(SessionPlan(view), phase, answer.decision)  # again, since somebody else may have decided
+        if now != number:
+            raise ReviewChanged(number, ["the phase that waits"])
 
     bound = gate.decide(
-        place.state.phase.number,
+        number,
         answer.decision,
         by=by,
         comments=answer.comment,
@@ -104,8 +109,15 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     if guard is not None:
         snapshotter.backfill_approvals()  # of decisions that were typed into files
     _take_snapshots(history, [bound])
-    faults = contract_faults(plan.reading, place.state.phase) if answer.decision == "approved" else ()
-    return _result(documents.read(), bound, faults)
+    view = documents.read()
+    faults = contract_faults(view, view.phase(number)) if answer.decision == "approved" else ()
+    return _result(view, bound, faults)
+
+
+def _choose(plan: SessionPlan, phase: int | None, decision: Decision) -> int:
+    """Return the number of the phase to decide on; RefusedDecision if it has nothing to decide on."""
+    place = _first_open(plan, decision) if phase is None else _named(plan, phase, decision)
+    return place.state.phase.number
 
 
 def bind_editor_decisions(documents: SessionDocuments, history: History, by: str) -> EditorDecisions:

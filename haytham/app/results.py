@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from haytham.engine.budget import check_budget
+from haytham.session.inputs import TaskInputs
 from haytham.storage.base import bytes_digest
 from haytham.text import text_digest
 
@@ -108,18 +109,28 @@ class InputResult:
 
 @dataclass(frozen=True)
 class ReviewGuard:
-    """What a reviewer has seen of a phase: its attempt, the digests of its texts, and the digest of its feedback."""
+    """What a reviewer has seen of a phase: its attempt, and digests of its texts, of their tasks and of its feedback.
+
+    `tasks` are those that the outputs would get now: another digest means that what an output builds on has changed.
+    """
 
     phase: int
     attempt: int
     texts: Mapping[str, str]
+    tasks: Mapping[str, str]
     feedback: str | None
 
     def changes(self, now: ReviewGuard) -> tuple[str, ...]:
-        """Return what is different now: the attempt, texts by agent, the feedback."""
-        agents = sorted(agent for agent in {**self.texts, **now.texts} if self.texts.get(agent) != now.texts.get(agent))
+        """Return what is different now: the attempt, texts by agent, what they build on, the feedback."""
         attempt = ("attempt",) if self.attempt != now.attempt else ()
-        return (*attempt, *agents, *(("feedback",) if self.feedback != now.feedback else ()))
+        moved = () if attempt else _differing(self.tasks, now.tasks)  # another attempt has other tasks anyway
+        feedback = ("feedback",) if self.feedback != now.feedback else ()
+        texts = _differing(self.texts, now.texts)
+        return (*attempt, *texts, *(f"what {agent} builds on" for agent in moved), *feedback)
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return sorted(agent for agent in {**before, **now} if before.get(agent) != now.get(agent))
 
 
 def review_guard(view: SessionView, number: int) -> ReviewGuard:
@@ -127,7 +138,9 @@ def review_guard(view: SessionView, number: int) -> ReviewGuard:
     phase = view.phase(number)
     feedback = view.feedback(phase)
     texts = {agent: text_digest(text) for agent, text in view.texts(phase).items()}
-    return ReviewGuard(number, view.attempt(phase), texts, None if feedback is None else bytes_digest(feedback.data))
+    tasks = TaskInputs(view).current_digests(phase)
+    digest = None if feedback is None else bytes_digest(feedback.data)
+    return ReviewGuard(number, view.attempt(phase), texts, tasks, digest)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,8 @@ class Session:
         """
         import asyncio  # noqa: PLC0415 - only where something runs
 
+        if _is_loop_running():
+            raise InvalidRequest("an event loop is running here; await session.run_async() instead")
         return asyncio.run(self.run_async(**options))
 
     async def run_async(  # noqa: PLR0913 - who runs what, how, and who is told
@@ -256,7 +258,8 @@ class Session:
         guard: ReviewGuard | None = None,
     ) -> DecisionResult:
         """Ask for another attempt at a phase: of all its agents, or of those that are named."""
-        return self._decide(Answer("changes", comment, tuple(changes), tuple(agents)), phase, by, guard)
+        wanted = (changes,) if isinstance(changes, str) else tuple(changes)
+        return self._decide(Answer("changes", comment, wanted, tuple(agents)), phase, by, guard)
 
     def reject(
         self,
@@ -475,3 +478,13 @@ class Session:
     def repair(self, *, user: str | None = None, mode: str | None = None, workflow: str | None = None) -> RepairReport:
         """Rebuild what is derived, a lost manifest included; UnknownFact for what no file says and nobody gave."""
         return recovery.repair_session(self.documents, self.workspace.folder, user=user, mode=mode, workflow=workflow)
+
+
+def _is_loop_running() -> bool:
+    import asyncio  # noqa: PLC0415 - only where something runs
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -31,7 +31,6 @@ from haytham.errors import (
     describe_error,
 )
 from haytham.redact import redact
-from haytham.session.inputs import agent_texts
 from haytham.session.paths import EVENTS
 from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog
 from haytham.session.state import EMPTY, merge_patch
@@ -47,11 +46,13 @@ if TYPE_CHECKING:
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.callables import AgentFunction
     from haytham.events import Events
+    from haytham.session.plan import SessionPlan
     from haytham.session.session import SessionDocuments
 
 log = logging.getLogger(__name__)
 
 _PYTHON = "python:"
+_RUNS = ("run", "run again", "next attempt")
 _NO_FAILURE = (UntrustedCode, BudgetExceeded, AwaitingHuman)
 
 
@@ -197,16 +198,24 @@ class AgentInvoker:
         function = self._callable(agent, model)
         return load_agent(model) if function is None else function_agent(function, model)
 
-    def check_callables(self) -> None:
-        """Refuse, before a run, a Python callable that was not passed and cannot be imported."""
-        reading = self._session.read()
-        texts = agent_texts(reading.workflow_files().files)
-        agents = dict.fromkeys(agent for phase in reading.phases for agent in phase.agents)
-        for spec in [read_agent(name, texts[name]) for name in agents if _PYTHON in texts[name]]:
-            for model in self._models(spec):
-                is_local = model.startswith(_PYTHON) and not is_importable(model.removeprefix(_PYTHON))
-                if is_local and spec.name not in self._ways.callables:
-                    raise CallableNotImportable(spec.name, model)
+    def check_code(self, plan: SessionPlan, retry: int | None) -> None:
+        """Refuse a callable of a phase that will run and cannot be imported, and untrusted code of a phase to retry."""
+        self.default_model = plan.reading.manifest.value.model
+        for place in plan.places:
+            is_retried = place.state.phase.number == retry
+            if is_retried or place.next_action.action in _RUNS:
+                for name in place.next_action.agents or place.state.phase.agents:
+                    spec = read_agent(name, plan.agent_file(name))
+                    self._check_importable(spec)
+                    if is_retried:
+                        self.check_trusted(spec)
+
+    def _check_importable(self, spec: AgentSpec) -> None:
+        """Refuse a Python callable that was not passed and cannot be imported."""
+        for model in self._models(spec):
+            is_local = model.startswith(_PYTHON) and not is_importable(model.removeprefix(_PYTHON))
+            if is_local and spec.name not in self._ways.callables:
+                raise CallableNotImportable(spec.name, model)
 
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
         """Ask one model, again where that may help; a call that is tried again is the one that failed."""

@@ -94,12 +94,20 @@ class Runner:
         `retry` first runs a phase again: WorkLeft where a phase that it needs has work left, unless `anyway` is given.
         """
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
-            if retry is not None and not anyway:
-                self._check_needs(retry)
-            self._invoker.check_callables()
+            self._check(retry, anyway=anyway)
             self._history.check_store()
             async with self._events.finished_in_loop():
                 return await self._run(by, retry)
+
+    def _check(self, retry: int | None, *, anyway: bool) -> None:
+        """Refuse a run, before anything changes, that could not do what it is asked for."""
+        try:
+            plan = SessionPlan(self._session.read())
+        except InvalidDocument:  # which the run itself reports
+            return
+        if retry is not None and not anyway and (left := plan.unfinished_needs(retry)):
+            raise WorkLeft(retry, left)
+        self._invoker.check_code(plan, retry)
 
     async def _run(self, by: str | None, retry: int | None) -> RunResult:
         """Run, and tell how it ended."""
@@ -143,14 +151,6 @@ class Runner:
                 if outcome is not None:
                     return outcome
                 plan = self._refresh_plan(by, plan)
-
-    def _check_needs(self, number: int) -> None:
-        """Refuse to run a phase again while a phase that it needs, directly or not, has work left."""
-        plan = SessionPlan(self._session.read())
-        phase = plan.reading.phase(number)
-        left = [place.state.phase.number for place in plan.needed(phase) if not place.is_done]
-        if left:
-            raise WorkLeft(number, left)
 
     async def _run_again(self, plan: SessionPlan, number: int) -> RunResult | None:
         """Run one phase, whatever is left in phases before it, and stop at its gate."""

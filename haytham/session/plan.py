@@ -327,6 +327,10 @@ class SessionPlan:
                 places.append(place)
         return places
 
+    def unfinished_needs(self, number: int) -> list[int]:
+        """Return the phases with work left that a phase needs, directly or through others."""
+        return [place.state.phase.number for place in self.needed(self.reading.phase(number)) if not place.is_done]
+
     def task(self, phase: Phase, agent: str) -> Task:
         """Return the task that an agent would get now."""
         return self.inputs.task(phase, agent)

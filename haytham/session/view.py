@@ -142,7 +142,7 @@ class SessionView:
         phase = self.phase(number)
         if not self._shelf.store.has_folder(self.phase_prefix(phase)):
             raise NotFound(
-                f"phase {number}", self.phase_prefix(phase), "create_session, called again, makes its folder"
+                f"phase {number}", self.phase_prefix(phase), "create_session or haytham resume makes its folder"
             )
         return phase
 
