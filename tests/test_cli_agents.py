@@ -403,7 +403,7 @@ def test_a_broken_contract_is_mended_by_hand(broken):
     out = haytham("status", cwd=here).out
     assert ("mended by hand: one" in out, "next: haytham resume" in out) == (True, True)
     said, *notes = haytham("approve", "1", cwd=here).out.splitlines()
-    assert said == "phase 1, One: approved with changes, +1 -1 by ann"
+    assert said == "phase 1, One: approved (you edited: +1 -1) by ann"
     assert all(note.startswith("note: one: Part ") for note in notes)
     assert haytham("resume", "--json", cwd=here).json["phase"] == 2
     assert len(paid_agents.SEEN) == asked

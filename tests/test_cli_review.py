@@ -80,7 +80,7 @@ def test_a_decision_in_the_editor_counts(here):
     ]
     answer = haytham("review", cwd=here, EDITOR=editor(here, turn))
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out == "phase 1: approved with changes, +1 -1 by ann\n"
+    assert answer.out == "phase 1: approved (you edited: +1 -1) by ann\n"
     assert (here / "seen" / "0").read_text(encoding="utf-8").startswith("concept_expansion.md\nuser_feedback.md\n")
     assert "\nby: ann\n" in feedback(here)
 
@@ -211,7 +211,7 @@ def test_edit_at_the_prompt_decides_or_asks_again(here):
     for _ in range(2):
         child.expect(r"\[q\]uit")
         child.sendline("e")
-    child.expect(r"approved with changes, \+1 -1 by ann")
+    child.expect(r"approved \(you edited: \+1 -1\) by ann")
     child.expect(r"phase 2:.*\[q\]uit")
     child.sendline("q")
     assert ended(child)[1] == 3

@@ -57,7 +57,7 @@ def test_doctor_makes_the_folders_that_git_did_not_keep(copy):
     missing = ["phase_2_market_research/", "phase_3_niche_selection/", "phase_6_validation/", "phase_7_synthesis/"]
     assert re.findall(r": made (.*)", said) == missing
     assert all((session_folder(copy) / folder).is_dir() for folder in missing)
-    assert haytham("doctor", cwd=copy).out == "nothing was to mend\n"
+    assert haytham("doctor", cwd=copy).out == "no repairs were needed\n"
 
 
 @pytest.mark.parametrize("words", [("skip", "3"), ("resume", "--no-input", "--input", "Name rivals"), ("retry", "2")])

@@ -45,7 +45,7 @@ def test_doctor_leaves_every_file_of_a_sound_workspace_alone(here):
     manifest = session_folder(here) / "session_manifest.md"
     manifest.write_bytes(b"\xef\xbb\xbf" + manifest.read_bytes().replace(b"\n- ", b"\n* ").replace(b"\n", b"\r\n"))
     before = files(here)
-    assert haytham("doctor", cwd=here).out == "nothing was to mend\n"
+    assert haytham("doctor", cwd=here).out == "no repairs were needed\n"
     assert files(here) == before
 
 
@@ -54,7 +54,7 @@ def test_doctor_after_a_rebuild_has_nothing_to_mend(here):
     (session_folder(here) / "session_manifest.md").unlink()
     haytham("doctor", cwd=here)
     before = files(here)
-    assert haytham("doctor", cwd=here).out == "nothing was to mend\n"
+    assert haytham("doctor", cwd=here).out == "no repairs were needed\n"
     assert files(here) == before
 
 

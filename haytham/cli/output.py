@@ -46,7 +46,7 @@ def decision_text(facts: Mapping[str, Any]) -> str:
     """Return what was decided, as the facts of a decision say: for whom, and how many lines were edited by hand."""
     agents, added, removed = facts.get("agents") or (), facts.get("added", 0), facts.get("removed", 0)
     asked = f" of {', '.join(agents)}" if agents else ""
-    edited = f" with changes, +{added} -{removed}" if added or removed else ""
+    edited = f" (you edited: +{added} -{removed})" if added or removed else ""
     return f"{_DECISIONS[facts['decision']]}{asked}{edited}"
 
 

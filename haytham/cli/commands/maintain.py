@@ -92,7 +92,7 @@ def doctor(context: AppContext, /, session_name: str | None, **said: str | None)
             done += [f"{in_a_line(f'{project_id}/{session_id}')}: {line}" for line in lines]
         except (HaythamError, UsageError) as error:
             faults.append(error)
-    text = "\n".join(done) or ("" if faults else "nothing was to mend")
+    text = "\n".join(done) or ("" if faults else "no repairs were needed")
     if not context.options.as_json or not faults:
         context.output("doctor", {"done": done}, text)
     for fault in faults[:-1]:

@@ -103,7 +103,7 @@ def reject(context: AppContext, /, phase: int | None, **given: Any) -> None:
 @click.command
 @_answers
 def skip(context: AppContext, /, phase: int | None, **given: Any) -> None:
-    r"""Leave a phase out; those that build on it are told.
+    r"""Skip a phase. Later phases see that it was skipped.
 
     Without PHASE, the first that is not settled.
 

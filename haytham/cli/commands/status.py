@@ -113,7 +113,7 @@ def _state(phase: PhaseStatus) -> str:
 def _signed(phase: PhaseStatus) -> str:
     words = f" by {phase.by}" if phase.by else ""
     words += f" at {phase.at}" if phase.at else ""
-    words += f", with changes {phase.revised}" if phase.revised is not None else ""
+    words += f" (edited: {phase.revised})" if phase.revised is not None else ""
     return words + (f", although {phase.anyway}" if phase.anyway is not None else "")
 
 
