@@ -18,7 +18,7 @@ settings.load_profile("haytham")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: ten times as many rounds where HAYTHAM_SOAK is set (make soak)")
-    config.addinivalue_line("markers", "slow: half a second or more; left out by make check (tests/slow_tests.txt)")
+    config.addinivalue_line("markers", "slow: left out by make check (tests/slow_tests.txt)")
 
 
 def pytest_collection_modifyitems(items):
