@@ -159,20 +159,21 @@ def test_every_event_is_explained():
     assert table == {name: (list(kind.facts), kind.when) for name, kind in EVENT_TYPES.items()}
 
 
-# The examples of docs/python.md.
+# The examples of the pages.
 
 
-def blocks(language):
-    """The code blocks of docs/python.md in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page("python"), re.MULTILINE | re.DOTALL)
+def blocks(language, name="python"):
+    """The code blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_print_what_stands_below_them(tmp_path, monkeypatch, capsys):
-    """The Python of the page runs in order, and prints what the page says."""
+@pytest.mark.parametrize("name", ["python", "events"])
+def test_the_examples_print_what_stands_below_them(tmp_path, monkeypatch, capsys, name):
+    """The Python of a page runs in order, and prints what the page says."""
     monkeypatch.chdir(tmp_path)
-    code = [block for block in blocks("python") if "class Test" not in block]
-    exec(compile("".join(code), "python.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own text
-    assert capsys.readouterr().out == "".join(blocks("text"))
+    code = [block for block in blocks("python", name) if "class Test" not in block]
+    exec(compile("".join(code), f"{name}.md", "exec"), {"__name__": "page"})  # noqa: S102 - our own text
+    assert capsys.readouterr().out == "".join(blocks("text", name))
 
 
 @pytest.mark.parametrize("block", [0, 1])
