@@ -508,7 +508,7 @@ def test_recovery_points_are_cleared(here):
 
 def test_a_pin_holds_until_it_is_taken_off(here):
     """A pinned snapshot is marked and not deleted; unpinned it is."""
-    assert haytham("pin", "2", cwd=here).out.endswith(", is pinned: it is never let go\n")
+    assert haytham("pin", "2", cwd=here).out.endswith(", is pinned: it is never deleted\n")
     assert [row["pinned"] for row in rows(here)] == [True, False]
     assert "  pinned" in haytham("checkpoints", cwd=here).out
     refused = haytham("delete", "2", cwd=here)

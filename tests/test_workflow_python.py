@@ -9,8 +9,7 @@ import pytest
 
 from haytham import Phase, Reply, Workflow
 from haytham.agents.registry import find_fault, require_agents
-from haytham.config.agent_spec import read_agent
-from haytham.config.callables import agent_name, agent_reference, is_importable, source_digest
+from haytham.config.agent_spec import agent_name, agent_reference, is_importable, read_agent, source_digest
 from haytham.config.workflow import FILE, WorkflowFiles, parse_workflow
 from haytham.engine.invoke import RunOptions
 from haytham.engine.preflight import check_workflow

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.agents.base import Reply
 from haytham.agents.registry import adapter, import_fault
-from haytham.config.callables import is_importable
+from haytham.config.agent_spec import is_importable
 from haytham.errors import AgentError, InvalidArgument, describe_error
 
 if TYPE_CHECKING:
     from haytham.agents.base import Agent, Task
-    from haytham.config.agent_spec import AgentSpec
-    from haytham.config.callables import AgentFunction
+    from haytham.config.agent_spec import AgentFunction, AgentSpec
 
 _LOCAL = "it is defined in a script or inside a function, so it cannot be imported; run the session from Python"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from haytham.app.references import is_number
 from haytham.errors import AmbiguousSnapshot, InvalidArgument, InvalidDocument, NotFound, SnapshotNotFound
 from haytham.history.history import History
 from haytham.history.lookup import resolve, resolve_anywhere
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from haytham.history.history import Numbers, Which
     from haytham.history.snapshot import Snapshot
     from haytham.session.session import SessionDocuments
+
+_NUMBER = re.compile(r"#[0-9]+|[0-9]{1,5}")  # more digits are a part of an id
+
+
+def is_number(which: str) -> bool:
+    """Return whether a snapshot is named by its number."""
+    return _NUMBER.fullmatch(which) is not None
 
 
 class SessionHistory(History):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from haytham.app import decisions, recovery, status, trust, workflows
-from haytham.app.agents import AgentList, list_agents
+from haytham.app import decisions, repair, status, trust, workflows
+from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.history import SessionHistory
-from haytham.app.preview import preview_prompts
 from haytham.app.results import (
     AgentFailure,
     MergeResult,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from haytham.app.preview import PromptPreview
+    from haytham.app.agents import PromptPreview
     from haytham.app.results import (
         CostReport,
         DecisionResult,
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     )
     from haytham.app.workflows import WorkflowSource
     from haytham.app.workspace import Workspace
-    from haytham.config.callables import AgentFunction
+    from haytham.config.agent_spec import AgentFunction
     from haytham.config.workflow import Phase, WorkflowFiles
     from haytham.engine.runner import RunResult
     from haytham.history.compare import Comparison
@@ -408,13 +407,13 @@ class Session:
     def at(self, which: Which) -> Session:
         """Return the session as it was in a snapshot, in memory; changes to it are not stored."""
         history = self.history
-        documents = recovery.documents_at(self.documents, history, history.find(which))
+        documents = repair.documents_at(self.documents, history, history.find(which))
         return Session(self.workspace, documents)
 
     def restore(self, which: Which) -> RestoreResult:
         """Make the session what it was in a snapshot, all documents or none; the result says how to undo that."""
         history = self.history
-        return recovery.restore(self.documents, history, history.find(which))
+        return repair.restore(self.documents, history, history.find(which))
 
     def fork(
         self,
@@ -477,7 +476,7 @@ class Session:
 
     def repair(self, *, user: str | None = None, mode: str | None = None, workflow: str | None = None) -> RepairReport:
         """Rebuild what is derived, a lost manifest included; UnknownFact for what no file says and nobody gave."""
-        return recovery.repair_session(self.documents, self.workspace.folder, user=user, mode=mode, workflow=workflow)
+        return repair.repair_session(self.documents, self.workspace.folder, user=user, mode=mode, workflow=workflow)
 
 
 def _is_loop_running() -> bool:

@@ -10,13 +10,13 @@ from haytham import clock
 from haytham.agents.registry import require_agents
 from haytham.app import trust, workflows
 from haytham.app.agents import AgentList, list_agents
+from haytham.app.history import is_number
 from haytham.app.projects import Projects, default_name
-from haytham.app.references import is_number
+from haytham.app.repair import validate_path
 from haytham.app.results import SessionListing
 from haytham.app.session import Session
 from haytham.app.settings import RunSettings, current_user, local_identity
 from haytham.app.status import cost_report
-from haytham.app.validate import validate_path
 from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
 from haytham.config.workflow import shipped_workflow
 from haytham.errors import (

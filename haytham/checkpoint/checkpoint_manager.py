@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haytham.app.records import SessionRecords
+from haytham.app.projects import SessionRecords
 from haytham.storage.files import FileStore
 
 if TYPE_CHECKING:

@@ -91,7 +91,7 @@ def _problems(error: Exception) -> list[str]:
 _COMMANDS = {
     "run": "run:run",
     "resume": "run:resume",
-    "status": "status:status",
+    "status": "look:status",
     "list": "look:list_",
     "show": "look:show",
     "cost": "cost:cost",
@@ -116,11 +116,11 @@ _OF_THE_PAST = {
     "diff": "forks:diff",
     "merge": "forks:merge",
     "discard": "forks:discard",
-    "pin": "retention:pin",
-    "unpin": "retention:unpin",
-    "delete": "retention:delete",
-    "prune": "retention:prune",
-    "verify": "retention:verify",
+    "pin": "maintain:pin",
+    "unpin": "maintain:unpin",
+    "delete": "maintain:delete",
+    "prune": "maintain:prune",
+    "verify": "maintain:verify",
 }
 _ALIASES = {"snapshots": "snapshots:checkpoints", "list-checkpoints": "snapshots:checkpoints"}
 _ALL = {**_COMMANDS, **_OF_THE_PAST, **_ALIASES}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from haytham.config.callables import agent_file_text, agent_name
+from haytham.config.agent_spec import agent_file_text, agent_name
 from haytham.config.policy import BudgetLimits, SnapshotPolicy, parse_limits, parse_policy
 from haytham.config.workflow_check import Path, check_schema, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path as FilePath
 
-    from haytham.config.callables import AgentFunction
+    from haytham.config.agent_spec import AgentFunction
 
 FILE = "workflow.yaml"
 SCHEMA = "workflow.schema.json"

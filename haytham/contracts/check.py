@@ -1,7 +1,4 @@
-"""Check a reply against a contract: the values read, and every problem, exact enough to fix it.
-
-Also list the claims of a text, each with its source or marked as an assumption, for a ledger of evidence.
-"""
+"""Reading a reply by its contract: its values, what is wrong with them, and the decisions of its rules."""
 
 from __future__ import annotations
 
@@ -33,10 +30,104 @@ from haytham.contracts.values import (
 from haytham.errors import Problem, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from haytham.contracts.definition import ContractField, ContractSection
     from haytham.contracts.markdown import ReplySection, Table
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RuleCase:
+    """A value, and what a row must have for it; nothing for the last case."""
+
+    then: str
+    any: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class DecisionRule:
+    """A table and how it decides: by cases, or by the highest sum of some columns."""
+
+    table: str
+    section: str
+    titles: Mapping[str, str]
+    cases: tuple[RuleCase, ...]
+    highest: tuple[str, ...]
+    take: str
+
+    @property
+    def words(self) -> str:
+        """The rule in plain words."""
+        if self.highest:
+            added = " + ".join(self.titles[name] for name in self.highest)
+            return (
+                f"the {self.titles[self.take]} with the highest {added} in {self.section}, where all of them are known"
+            )
+        cases = [f"{case.then} if any row is {_words(case)}" if case.any else case.then for case in self.cases]
+        return f"by {self.section}, {'; else '.join(cases)}"
+
+    def decide(self, rows: list[Row]) -> RuleResult:
+        """Return what the rule decides for the rows of its table."""
+        return self._highest(rows) if self.highest else self._first_case(rows)
+
+    def _first_case(self, rows: list[Row]) -> RuleResult:
+        for case in self.cases:
+            row = next((row for row in rows if _satisfies(case, row)), None)
+            if row is not None:
+                reasons = " and ".join(f"{self.titles[name]} is {row.get(name) or UNKNOWN}" for name, _ in case.any)
+                return RuleResult((case.then,), f"{reasons}: {row.get(next(iter(self.titles))) or UNKNOWN}")
+            if not case.any:
+                return RuleResult((case.then,), "no other case of the rule applies")
+        return RuleResult((), "no case of the rule applies")
+
+    def _highest(self, rows: list[Row]) -> RuleResult:
+        scored = [row for row in rows if row.get(self.take) and all(row.get(name) is not None for name in self.highest)]
+        if not scored:
+            return RuleResult((), f"no row of {self.section} has all its scores")
+        sums = [sum(row[name] for name in self.highest) for row in scored]
+        top = max(sums)
+        best = [str(row[self.take]) for row, total in zip(scored, sums, strict=True) if total == top]
+        added = ", ".join(
+            f"{short_repr(row[self.take])} {total:g}" for row, total in zip(scored[:5], sums, strict=False)
+        )
+        return RuleResult(tuple(best), f"the sums are {added}")
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """The values that a rule allows (none if it cannot decide yet), and why."""
+
+    values: tuple[str, ...]
+    because: str
+
+
+def parse_rule(about: Mapping[str, Any], fields: Mapping[str, Any]) -> DecisionRule:
+    """Parse an `x-rule`, with the column titles of its table."""
+    table = fields[about["of"]]
+    return DecisionRule(
+        table=about["of"],
+        section=table["x-location"],
+        titles={name: cell["x-location"] for name, cell in table["items"]["properties"].items()},
+        cases=tuple(RuleCase(case["then"], _conditions(case.get("any", {}))) for case in about.get("cases", ())),
+        highest=tuple(about.get("highest", ())),
+        take=about.get("take", ""),
+    )
+
+
+def _conditions(conditions: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((name, (value,) if isinstance(value, str) else tuple(value)) for name, value in conditions.items())
+
+
+def _satisfies(case: RuleCase, row: Row) -> bool:
+    return bool(case.any) and all((row.get(name) or UNKNOWN) in values for name, values in case.any)
+
+
+def _words(case: RuleCase) -> str:
+    alternatives = (" or ".join(values) for _, values in case.any)
+    return " and ".join(f"({words})" if " or " in words else words for words in alternatives)
+
 
 FILE = "reply"
 _MOST_COMPLAINTS = 8  # of one section: more say nothing new

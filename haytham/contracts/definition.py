@@ -14,10 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from haytham.contracts import check
-from haytham.contracts.check import describe_expected, parse_reply
+from haytham.contracts.check import DecisionRule, describe_expected, parse_reply, parse_rule
 from haytham.contracts.lint import Form, field_form, validate_definition
 from haytham.contracts.markdown import ReplyDocument
-from haytham.contracts.rules import DecisionRule, parse_rule
 from haytham.contracts.values import MARK, SOURCE_WORDS, UNKNOWN, describe_field
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
 from haytham.resources import resource_path

@@ -16,8 +16,7 @@ from haytham.agents.human import AwaitingHuman
 from haytham.agents.prompt import build_repair_prompt
 from haytham.agents.python import function_agent
 from haytham.agents.registry import find_adapter, load_agent, resolve_models, runs_code
-from haytham.config.agent_spec import read_agent
-from haytham.config.callables import is_importable
+from haytham.config.agent_spec import is_importable, read_agent
 from haytham.config.policy import BudgetLimits
 from haytham.engine.budget import budget_warning, check_budget
 from haytham.errors import (
@@ -43,8 +42,7 @@ if TYPE_CHECKING:
     from haytham.agents.base import Agent, Task
     from haytham.agents.registry import Adapter
     from haytham.agents.replay import Recorder
-    from haytham.config.agent_spec import AgentSpec
-    from haytham.config.callables import AgentFunction
+    from haytham.config.agent_spec import AgentFunction, AgentSpec
     from haytham.events import Events
     from haytham.session.plan import SessionPlan
     from haytham.session.session import SessionDocuments

@@ -12,8 +12,7 @@ from haytham.cli.context import PHASE, AppContext, UsageError, echo, sanitize
 from haytham.cli.options import default_model, session_option
 
 if TYPE_CHECKING:
-    from haytham.app.agents import AgentList, AgentListing
-    from haytham.app.preview import PromptPreview
+    from haytham.app.agents import AgentList, AgentListing, PromptPreview
 
 Row = dict[str, Any]
 _SHORT = 12

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.app.references import is_number
-from haytham.cli import diff_output
+from haytham.app.history import is_number
 from haytham.cli.context import ERROR, PHASE, UNFINISHED, AppContext, UsageError, confirm, sanitize
 from haytham.cli.options import complete_both, complete_sessions, complete_snapshots, session_option
-from haytham.cli.output import pluralize, snapshot_title
+from haytham.cli.output import comparison_to_json, diff_summary, pluralize, render_diff, snapshot_title
 from haytham.errors import NotFound, SnapshotNotFound
 from haytham.history.snapshot import Snapshot
 
@@ -89,14 +88,8 @@ def diff(context: AppContext, /, old: str, new: str | None, session_name: str | 
     found = session.diff(first, second)
     context.info(f"from: {_side_words(first)}\nto:   {_side_words(second)}\n")
     draws = not context.options.as_json
-    text = (
-        diff_output.stat(found)
-        if only_counts
-        else diff_output.render_diff(found, colour=_has_colours())
-        if draws
-        else ""
-    )
-    facts = {"old": _side_facts(first), "new": _side_facts(second), **diff_output.to_json(found)}
+    text = diff_summary(found) if only_counts else render_diff(found, colour=_has_colours()) if draws else ""
+    facts = {"old": _side_facts(first), "new": _side_facts(second), **comparison_to_json(found)}
     context.output("diff", facts, text, has_colours=not only_counts)
 
 

@@ -1,4 +1,4 @@
-"""`list` and `show`: look at sessions and texts. They write nothing."""
+"""Looking: status, list and show; nothing is changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ import click
 
 from haytham.cli.context import INVALID, PHASE, AppContext, UsageError, echo, in_a_line, sanitize
 from haytham.cli.options import complete_snapshots, session_option
+from haytham.cli.output import (
+    assumed_words,
+    fault_lines,
+    limit_words,
+    spent_facts,
+    spent_words,
+    suggest_limit,
+    unknown_words,
+)
+from haytham.redact import HIDDEN
 
 if TYPE_CHECKING:
-    from haytham.app.results import SessionListing
+    from haytham.app.results import PhaseStatus, SessionListing, SessionStatus, Spending
     from haytham.app.session import Session
     from haytham.history.snapshot import Snapshot
 
@@ -125,3 +135,155 @@ def _texts(session: Session, number: int, agent: str | None, given: dict[str, An
     if agent not in texts:
         raise UsageError(f"{where} has no {what} of {agent!r}; name one of {', '.join(texts)}")
     return {agent: texts[agent]}
+
+
+Row = dict[str, Any]
+
+
+@click.command
+@session_option(argument=True)
+@click.pass_obj
+def status(context: AppContext, /, session_name: str | None) -> None:
+    r"""Show where a session stands.
+
+    Its phases, who approved them when, what is stale and why, what was spent, and what to do next. Writes nothing.
+
+    \b
+    Examples:
+      haytham status
+      haytham status 9f3ac1 --json
+    """
+    session = context.workspace.session(session_name)
+    found = session.status()
+    if found.spending is None:
+        _print_rest(context, found)
+        raise click.exceptions.Exit(INVALID)
+    rows = [_phase_row(phase) for phase in found.phases]
+    following = None if found.running else _next_step(context, session, found)
+    facts = {"status": found.status, "running": found.running, "next": following, "phases": rows, "problems": []}
+    over = f"it runs now: {found.running}" if found.running else f"the session is {found.status}"
+    last = f"next: {following}" if following else over
+    notes = [f"note: phase {row['phase']}: {fault}" for row in rows for fault in row["faults"]]
+    lines = [*notes, *_money(found.spending, found.status), last]
+    _answer(context, found, {**facts, **spent_facts(found.spending)}, lines)
+
+
+def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[str]) -> None:
+    """Draw the rows as a table between a line of where and lines of what was spent and what is next."""
+    width = max((len(row["name"]) for row in facts["phases"]), default=0) + 2
+    lines = [f"  {row['phase']}  {sanitize(row['name']):<{width}}{row['state']}" for row in facts["phases"]]
+    head = f"session {session.project_id}/{session.session_id}: {facts['status']}"
+    ids = {"project": session.project_id, "session": session.session_id}
+    context.output("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
+
+
+def _money(spending: Spending, state: str) -> list[str]:
+    """Return what was spent and may be, and why the session is paused; nothing if there is nothing to say."""
+    account, limits = spending.summary, spending.limits
+    total = account.total
+    lines = [f"spent: {spent_words(total)}"] if total.calls else []
+    limit = limit_words(limits, total)
+    lines += [f"limit: {limit}"] if limit else []
+    lines += [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
+    return [*lines, f"paused: {spending.paused}"] if state == "paused" else lines
+
+
+def _phase_row(phase: PhaseStatus) -> Row:
+    hidden = f"; secrets in {', '.join(phase.redacted)} are stored as {HIDDEN}" if phase.redacted else ""
+    refused = f"; {phase.refused}" if phase.refused is not None else ""
+    return {
+        "phase": phase.number,
+        "name": phase.name,
+        "status": phase.status,
+        "attempt": phase.attempt,
+        "step": phase.action,
+        "by": phase.by,
+        "at": phase.at,
+        "stale": list(phase.stale),
+        "faults": fault_lines(phase.faults),
+        "redacted": list(phase.redacted),
+        "state": sanitize(_state(phase) + hidden + refused + _open_needs(phase)),
+    }
+
+
+def _state(phase: PhaseStatus) -> str:
+    """Return how a phase stands, in words."""
+    action, why = phase.action, phase.reason
+    attempt = f", attempt {phase.attempt}" if phase.attempt > 1 else ""
+    if action in ("approved", "rejected"):
+        return action + (_signed(phase) if phase.has_feedback else f": {why}" if why else "")
+    if action == "gate":
+        reason = "" if phase.cause == "review" else f": {why}"
+        return f"waits for review{attempt}{reason}"
+    if action == "write":
+        return f"to be written by a person: {', '.join(phase.agents)}{attempt}"
+    if action == "run again":
+        return f"stale: {why}"
+    if action == "nothing":
+        return f"left out: {why}"
+    return (_requested(phase) if action == "next attempt" else _not_done(phase)) + attempt
+
+
+def _signed(phase: PhaseStatus) -> str:
+    words = f" by {phase.by}" if phase.by else ""
+    words += f" at {phase.at}" if phase.at else ""
+    words += f" (edited: {phase.revised})" if phase.revised is not None else ""
+    return words + (f", although {phase.anyway}" if phase.anyway is not None else "")
+
+
+def _requested(phase: PhaseStatus) -> str:
+    """Return that changes are requested, and of whom, if not of all."""
+    return "changes requested" + ("" if phase.agents == phase.all_agents else f" of {', '.join(phase.agents)}")
+
+
+def _not_done(phase: PhaseStatus) -> str:
+    if phase.lost and phase.status == "requires_retry":
+        return f"to run again: no output of {', '.join(phase.agents)}"
+    if phase.failed and not phase.agents:
+        return f"mended by hand: {', '.join(phase.failed)}"
+    return f"{phase.status}: {', '.join(phase.failed)}" if phase.failed else phase.status
+
+
+def _open_needs(phase: PhaseStatus) -> str:
+    """Return which phases an approved phase builds on that are not settled: it may become stale."""
+    needs = ", ".join(map(str, phase.open_needs))
+    return f"; builds on phase {needs}, which is open" if needs else ""
+
+
+def _next_step(context: AppContext, session: Session, found: SessionStatus) -> str | None:
+    """Return the command that answers the open gate, or goes on; None if the session is over."""
+    phase = found.next
+    if phase is None or phase.action == "rejected" or found.status == "rejected" or found.spending is None:
+        return None
+    which, option = context.session_hint(session), context.session_hint(session, "-s")
+    number = phase.number
+    if phase.action == "gate":
+        return f"haytham review {number}{option}, or haytham approve {number}{option} && haytham resume{which}"
+    if phase.action == "write":
+        prefix = session.documents.prefix
+        return f"write {phase.output_keys.replace(prefix, f'{context.base}/{prefix}')}, then: haytham resume{which}"
+    if found.status == "paused":
+        return f"haytham resume{which}{suggest_limit(found.spending)}"
+    failed = phase.status == "failed" and bool(phase.agents)
+    return f"haytham retry {number}{which}" if failed else f"haytham resume{which}"
+
+
+def _print_rest(context: AppContext, found: SessionStatus) -> None:
+    """Print what can be read of a session in which something cannot."""
+    last = "next: mend the file that is named, with haytham review, or see all that is wrong: haytham validate"
+    rows, problems = [_readable(phase) for phase in found.phases], list(found.problems)
+    facts = {"status": found.status, "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
+    _answer(context, found, facts, [last])
+    for problem in problems if not context.options.as_json else ():
+        echo(f"haytham: {problem}", err=True)
+
+
+def _readable(phase: PhaseStatus) -> Row:
+    """Return a phase by its own documents alone; one of which only the folder is known is there."""
+    if phase.status == "unknown":
+        return {"phase": phase.name.split("_")[1], "name": phase.name, "status": "unknown", "state": "is there"}
+    state = phase.status
+    if phase.has_feedback:
+        state += f", {phase.decision or 'waits for review'}"
+        state += _signed(phase) if phase.decision else ""
+    return {"phase": phase.number, "name": phase.name, "status": phase.status, "state": sanitize(state)}

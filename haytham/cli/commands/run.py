@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham import errors
-from haytham.app.references import is_number
+from haytham.app.history import is_number
 from haytham.cli.commands.review import prompt_for_decision
 from haytham.cli.context import (
     BUDGET,

@@ -31,7 +31,7 @@ from haytham.cli.output import (
     restored_names,
     setting_lines,
     snapshot_title,
-    to_json,
+    snapshot_to_json,
 )
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError
@@ -86,7 +86,7 @@ def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> N
     history = session.history
     if context.options.as_json:
         found, pins = history.list(), history.pins()
-        rows = [to_json(one, pinned=one.id in pins) for one in filter(_wanted(asked), found)]
+        rows = [snapshot_to_json(one, pinned=one.id in pins) for one in filter(_wanted(asked), found)]
         context.output("snapshots", {"snapshots": rows[: asked["limit"]]}, "")
     else:
         family = SnapshotTreeView(history.tree(), session.session_id)
@@ -101,7 +101,7 @@ def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> N
     found = [one for one in workspace.history().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
     pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in found}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
-    rows = [to_json(one, pinned=one.id in pins) for one in found]
+    rows = [snapshot_to_json(one, pinned=one.id in pins) for one in found]
     table = (
         render_table([TreeRow(0, one) for one in found], pins, with_session=True) if found else _nothing(asked, user)
     )
@@ -158,7 +158,7 @@ def _fork_words(session: Session) -> str:
 
 
 @click.command
-@click.option("-m", "--message", "label", metavar="LABEL", help="A label; what has one is never let go by itself.")
+@click.option("-m", "--message", "label", metavar="LABEL", help="A label; a labelled snapshot is deleted only by hand.")
 @click.option("--kind", type=click.Choice(KINDS), default="manual", show_default=True, help="What it is taken for.")
 @session_option(argument=True)
 @click.pass_obj
@@ -176,7 +176,7 @@ def snapshot(context: AppContext, /, session_name: str | None, label: str | None
     before = history.list(limit=1)
     taken = history.take(kind, label)
     is_new = taken.id not in [one.id for one in before]
-    row = to_json(taken, pinned=taken.id in history.pins())
+    row = snapshot_to_json(taken, pinned=taken.id in history.pins())
     sizes = f"{format_size(taken.raw)} of documents, {format_size(taken.added)} added to the history"
     said = (
         f"{snapshot_title(taken)}: {sizes}"
@@ -212,7 +212,7 @@ def _restore(context: AppContext, session: Session, chosen: Snapshot, *, names: 
     for line in setting_lines(result):
         context.info(line)
     ids = {"project": session.project_id, "session": session.session_id, "recovery": result.recovery.id}
-    row = to_json(chosen, pinned=chosen.id in session.history.pins())
+    row = snapshot_to_json(chosen, pinned=chosen.id in session.history.pins())
     paths = {"changed": list(result.changed), "added": list(result.added), "removed": list(result.removed)}
     lines = [f"restored {snapshot_title(chosen)}: {restore_words(result)}", *(restored_names(result) if names else [])]
     lines += [] if context.options.quiet else [f"to undo that: haytham restore {result.recovery.id}"]
@@ -270,7 +270,7 @@ def _said(history: SessionHistory, points: list[Snapshot], which: str | None) ->
 
 def _asked(context: AppContext, points: list[Snapshot]) -> Snapshot | None:
     """List what can be recovered and, in a terminal, ask which one to restore; None where none is chosen."""
-    rows = [{**to_json(one, pinned=False), "circumstance": _circumstance(one)} for one in points]
+    rows = [{**snapshot_to_json(one, pinned=False), "circumstance": _circumstance(one)} for one in points]
     context.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
     if not points:
         return None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from haytham import clock
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
-from haytham.cli.diff_output import render_diff, stat, to_json
+from haytham.cli.output import comparison_to_json, diff_summary, render_diff
 from haytham.history.compare import Change, CompareSide, compare
 from haytham.session.paths import NEVER_FROZEN
 from support.hostile_inputs import texts
@@ -105,7 +105,7 @@ def test_lines_that_came_are_green_and_lines_that_went_are_red(pair):
 
 def test_counts_stand_in_columns(pair):
     """A line a document with the lines it gained and lost, and their sum at the end."""
-    assert stat(pair) == STAT
+    assert diff_summary(pair) == STAT
 
 
 def test_a_document_has_one_line():
@@ -113,7 +113,7 @@ def test_a_document_has_one_line():
     text = texts_of(b"a", b"b").texts["notes.txt"]
     both = {"phase_1_x/user_feedback.md#comments": text, "phase_1_x/user_feedback.md#requested_changes.1": text}
     comparison = replace(texts_of(b"", b""), texts=both)
-    assert stat(comparison) == "phase_1_x/user_feedback.md  +2 -2\n1 document, +2 -2; 0 fields"
+    assert diff_summary(comparison) == "phase_1_x/user_feedback.md  +2 -2\n1 document, +2 -2; 0 fields"
 
 
 def test_counts_are_aligned():
@@ -123,7 +123,7 @@ def test_counts_are_aligned():
         for count in (1, 13)
     ]
     comparison = compare(*(CompareSide(found, "waiting") for found in documents))
-    assert stat(comparison).split("\n") == [
+    assert diff_summary(comparison).split("\n") == [
         "a.txt          +12 -0",
         "long/name.txt   +1 -1",
         "2 documents, +13 -1; 0 fields",
@@ -132,7 +132,7 @@ def test_counts_are_aligned():
 
 def test_facts_are_json(pair):
     """All that differs is there as JSON has it, digests whole."""
-    told = json.loads(json.dumps(to_json(pair)))
+    told = json.loads(json.dumps(comparison_to_json(pair)))
     assert told["changed_fields"]["output.1.concept_expansion.model"] == {"old": "m", "new": "n"}
     assert (told["old_status"], told["new_status"]) == ("in_progress", "failed")
     assert (told["added"], told["removed"]) == (list(pair.added), ["evidence.md"])
@@ -155,7 +155,7 @@ def costing(old, new):
 def test_nothing_differs_in_words():
     """Where nothing differs, that is said."""
     same = texts_of(b"a", b"a")
-    assert (render_diff(same, colour=True), stat(same)) == ("nothing differs", "nothing differs")
+    assert (render_diff(same, colour=True), diff_summary(same)) == ("nothing differs", "nothing differs")
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_values_cannot_be_mistaken(old, new, line):
 def test_no_text_reaches_the_terminal_with_control_characters(before, after, path):
     """Whatever documents and their names hold, a terminal shows it and does nothing else."""
     told = texts_of(before.encode(), after.encode(), path)
-    shown = render_diff(told, colour=False) + stat(told)
+    shown = render_diff(told, colour=False) + diff_summary(told)
     assert not {character for character in shown if character < " " or character == "\u202e"} - {"\n", "\t"}
