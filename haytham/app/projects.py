@@ -16,7 +16,7 @@ from haytham.history.catalog import HistoryStore
 from haytham.session import paths
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import Project
-from haytham.session.paths import check_id, slug
+from haytham.session.paths import check_id, check_project_name, slug
 from haytham.session.plan import summarize
 from haytham.session.session import SessionDocuments, write_attributes
 from haytham.session.view import check_location
@@ -50,6 +50,7 @@ class Projects:
         """Create a project for an idea; its id is a slug of its name, else one that sorts by time."""
         check_id("user id", user_id)
         require_text("startup idea", idea)
+        check_project_name("project name", require_text("project name", name or ""))
         shipped_workflow(DEFAULT_WORKFLOW).workflow.mode_phases(mode)
         time = clock.now()
         facts = {
@@ -62,7 +63,7 @@ class Projects:
             "user_preferences": {},
             "startup_idea": idea,
         }
-        return self._facts(self._write_new(facts, slug(require_text("project name", name or ""))))
+        return self._facts(self._write_new(facts, slug(name or "")))
 
     def start_session(self, project_id: str, workflow_type: str = DEFAULT_WORKFLOW) -> Summary:
         """Start a session of a project with a workflow that comes with the package."""

@@ -274,7 +274,39 @@ class SessionState(Document):
     saved_at: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteChange(Document):
+    """An earlier text of a note, and when it was replaced."""
+
+    changed: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryNote(Document):
+    """What is remembered of a user across sessions: one note. Its id is the name of its file."""
+
+    KIND = "memory_note"
+    ROWS: ClassVar[Mapping[str, type[Document]]] = {"history": NoteChange}
+
+    user: str
+    created: str
+    session: str | None
+    tags: tuple[str, ...]
+    text: str
+    history: tuple[NoteChange, ...] | None = None
+
+
 MODELS: Mapping[str, type[Document]] = {
     model.KIND: model
-    for model in (SessionManifest, PhaseCheckpoint, AgentOutput, UserFeedback, TaskRecord, Project, SessionState)
+    for model in (
+        SessionManifest,
+        PhaseCheckpoint,
+        AgentOutput,
+        UserFeedback,
+        TaskRecord,
+        Project,
+        SessionState,
+        MemoryNote,
+    )
 }

@@ -10,6 +10,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidArgument
+from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,6 +114,42 @@ def requirements_version(key: str) -> int | None:
 
 
 AGENTS_PREFIX = "agents/"
+
+
+# Memory: notes of users, beside the projects.
+
+MEMORY = "memory"
+_NOTE_ENDING = ".md"
+
+
+def memory_prefix(user: str) -> str:
+    """Return the folder of a user's notes: their name if it is plain, else a plain form of it with a digest."""
+    plain = slug(user)
+    name = plain if plain == user else f"{plain or 'user'}-{text_digest(user).removeprefix('sha256:')[:12]}"
+    return f"{MEMORY}/{name}/"
+
+
+def note_key(user: str, note_id: str) -> str:
+    """Return the key of a user's note."""
+    return f"{memory_prefix(user)}{check_id('note', note_id)}{_NOTE_ENDING}"
+
+
+def note_id(key: str) -> str | None:
+    """Return the id of the note at a key of a user's folder; None for a file that is no note."""
+    name = key.rpartition("/")[2]
+    return name.removesuffix(_NOTE_ENDING) if name.endswith(_NOTE_ENDING) else None
+
+
+def memory_index_key(user: str) -> str:
+    """Return the key of the index of a user's notes, in the cache of the store."""
+    return f"{memory_prefix(user)[:-1]}.db"
+
+
+def check_project_name(what: str, name: str) -> str:
+    """Refuse the name of a project whose folder is the one of all notes."""
+    if MEMORY in (slug(name), name.casefold()):
+        raise InvalidArgument(what, name, f"any name but {MEMORY}, whose folder holds the notes of users")
+    return name
 
 
 def session_folders(keys: list[str]) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ from haytham.session.changes import ReadTracker, Transaction
 from haytham.session.derived import Summary, derived_feedback, derived_manifest, has_conditions, parse_decision
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import SessionManifest, UserFeedback
-from haytham.session.paths import check_agent_name, check_agents, check_id
+from haytham.session.paths import check_agent_name, check_agents, check_id, check_project_name
 from haytham.session.plan import SessionPlan, approval_problem, summarize, summarize_plan
 from haytham.session.review import complete_phase
 from haytham.session.state import change_state, read_state
@@ -73,6 +73,7 @@ class SessionDocuments:
     ) -> None:
         """Create the session, its folders first and its manifest last; the same call again changes nothing."""
         check_id("user id", user_id)
+        check_project_name("project id", self.project_id)
         phases = source.workflow.mode_phases(mode)
         facts = {"user_id": user_id, "workflow_type": source.workflow.name, "execution_mode": mode}
         if not self.exists():  # before the session's lock: the project's is always taken first

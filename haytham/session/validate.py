@@ -97,6 +97,8 @@ def _top(prefix: str) -> str:
 def schema_for_path(key: str) -> str | None:
     """Return the kind of document at a key, by its path alone, or None."""
     match key.split("/"):
+        case [paths.MEMORY, _, name] if paths.note_id(name) is not None:
+            return "memory_note"
         case [_, paths.PROJECT]:
             return "project"
         case [_, "sessions", _, paths.MANIFEST]:
@@ -134,8 +136,10 @@ def _own_problems(store: SessionStore, kind: str, key: str) -> Iterable[Problem]
     found = DocumentRepository(store).find(MODELS[kind], key)
     if found is None:
         return [Problem("went away while it was read", file=key)]
-    if kind == "project" and not found.faults and found.content_conflicts():
+    if kind in ("project", "memory_note") and not found.faults and found.content_conflicts():
         return [*found.problems, *found.content_conflicts()]
+    if kind == "memory_note" and not found.faults and not key.startswith(paths.memory_prefix(found.parsed.value["user"])):
+        return [*found.problems, found.problem("names another user than its folder", "user")]
     if kind == "project" and not found.faults and found.parsed.value["project_id"] != key.partition("/")[0]:
         return [*found.problems, found.problem("names another project than its folder", "project_id")]
     return found.problems

@@ -171,6 +171,13 @@ SNAPSHOT = {
     "raw": 1234,
     "added": 410,
 }
+NOTE = {
+    "user": "ann",
+    "created": TIME,
+    "session": "project-123/session-456",
+    "tags": ["review", "approved", "market"],
+    "text": 'On "A marketplace for rooftop gardens", phase Market Research, ann approved:\nName one city.',
+}
 OUTPUT_SHOWN = {"phase": "1 - Concept Expansion", "agent_title": "Concept Expansion"}
 
 GOLDEN = {
@@ -285,6 +292,21 @@ GOLDEN = {
             "context.constraints": ["1", 1, "true", True],
             "memory.short_term": {"": None, "a: b": "-", "## Goals": {"`": "|"}},
             "summary": "## Context Summary\n" + HOSTILE,
+        },
+        {},
+    ),
+    ("memory_note", "learned"): (NOTE, {}),
+    ("memory_note", "hostile"): (
+        {
+            **NOTE,
+            "user": "a: *b* | c",
+            "session": None,
+            "tags": ["a, b", "[c]", "-"],
+            "history": [
+                {"changed": TIME, "before": "one\n## Note\n| two |"},
+                {"changed": LATER, "before": ""},
+            ],
+            "text": HOSTILE,
         },
         {},
     ),
