@@ -252,6 +252,23 @@ class NoPhaseToRun(InvalidRequest):
         super().__init__(over if rejected else done)
 
 
+class NoteNotFound(InvalidRequest, FileNotFoundError):
+    """No note, or more than one, is meant by what was given; `candidates` are ids that match."""
+
+    def __init__(self, which: str, candidates: Sequence[str]) -> None:
+        self.which, self.candidates = which, tuple(candidates)
+        several = f"{len(candidates)} notes match {which!r}: {', '.join(candidates[:_MOST_IDS])}"
+        found = several if candidates else f"no note matches {which!r}"
+        super().__init__(f"{found}; name one by a unique part of its id: haytham memory list")
+
+
+class MemoryFailed(HaythamError, RuntimeError):
+    """A store of notes that another package brings has failed."""
+
+    def __init__(self, store: str, error: Exception) -> None:
+        super().__init__(f"the memory store {store} failed: {describe_error(error)}")
+
+
 class UnknownFact(InvalidRequest):
     """A lost manifest cannot be rebuilt, since no file says one of its facts."""
 

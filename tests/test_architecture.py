@@ -27,7 +27,7 @@ FLOORS = [
     {"contracts"},
     {"agents"},
     {"session"},
-    {"history"},
+    {"history", "memory"},
     {"engine"},
     {"app"},
     {"checkpoint", "project"},

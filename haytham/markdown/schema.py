@@ -99,7 +99,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Note:
+class TitleComment:
     """A comment below the title, for people: the values it is shown for, and its lines, some only if a field is set."""
 
     when: Mapping[str, Any]
@@ -113,7 +113,7 @@ class DocumentSchema:
     name: str
     version: int
     title: str
-    note: Note | None
+    note: TitleComment | None
     header: tuple[Field, ...]
     sections: tuple[Section, ...]
     schema: Mapping[str, Any]
@@ -179,9 +179,9 @@ def parse_schema(schema: Mapping[str, Any]) -> DocumentSchema:
     )
 
 
-def _note(about: Mapping[str, Any]) -> Note:
+def _note(about: Mapping[str, Any]) -> TitleComment:
     lines = [(line, None) if isinstance(line, str) else (line["text"], line["field"]) for line in about["lines"]]
-    return Note(when=about["when"], lines=tuple(lines))
+    return TitleComment(when=about["when"], lines=tuple(lines))
 
 
 def _value_schema(schema: Mapping[str, Any], fields: list[Field]) -> dict[str, Any]:

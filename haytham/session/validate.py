@@ -136,12 +136,15 @@ def _own_problems(store: SessionStore, kind: str, key: str) -> Iterable[Problem]
     found = DocumentRepository(store).find(MODELS[kind], key)
     if found is None:
         return [Problem("went away while it was read", file=key)]
-    if kind in ("project", "memory_note") and not found.faults and found.content_conflicts():
+    if kind not in ("project", "memory_note") or found.faults:
+        return found.problems
+    if found.content_conflicts():
         return [*found.problems, *found.content_conflicts()]
-    if kind == "memory_note" and not found.faults and not key.startswith(paths.memory_prefix(found.parsed.value["user"])):
-        return [*found.problems, found.problem("names another user than its folder", "user")]
-    if kind == "project" and not found.faults and found.parsed.value["project_id"] != key.partition("/")[0]:
+    value = found.parsed.value
+    if kind == "project" and value["project_id"] != key.partition("/")[0]:
         return [*found.problems, found.problem("names another project than its folder", "project_id")]
+    if kind == "memory_note" and not key.startswith(paths.memory_prefix(value["user"])):
+        return [*found.problems, found.problem("names another user than its folder", "user")]
     return found.problems
 
 
