@@ -25,6 +25,7 @@ BODIES = (
     "- {{ task.inputs[0].text }}\n> {{ task.request }}",
     "{% for given in task.inputs %}\n{{ given.text }}\n{% endfor %}",
     "{{ task.inputs | map(attribute='text') | join('\n') }}{{ task.state.mood }}",
+    "Known: {{ memory }}\n{{ preferences }}{{ task.preferences.tone }}",
 )
 attacks = st.lists(
     st.sampled_from(
@@ -53,6 +54,8 @@ def full_task(text):
         evidence=f"Known: {text}",
         request=f"Please: {text}",
         state={"mood": text},
+        preferences={"tone": text},
+        memory=f"- {text}",
     )
 
 
@@ -85,6 +88,8 @@ def test_every_text_of_a_task_stands_in_a_fence_under_a_heading_of_ours():
     told = build_prompt(full_task("Words of somebody."), AgentSpec("x", body="Write."))
     expected = [
         "The idea",
+        "What the user prefers",
+        "Notes from earlier sessions",
         "Phase 1, One: a",
         "Phase 1 was approved with these comments",
         "Comments on phase 1, asked for in attempt 1",
@@ -101,8 +106,8 @@ def test_every_text_of_a_task_stands_in_a_fence_under_a_heading_of_ours():
     ]
     assert headings(told) == expected
     fences = [token.content for token in MarkdownIt().parse(told) if token.type == "fence"]
-    assert [content.count("Words of somebody.") for content in fences] == [1] * 12
-    assert told.count("Words of somebody.") == 13  # the reason for what is left out stands in its heading
+    assert [content.count("Words of somebody.") for content in fences] == [1] * 14
+    assert told.count("Words of somebody.") == 15  # the reason for what is left out stands in its heading
 
 
 def test_requested_changes_have_a_heading_of_their_own():

@@ -66,11 +66,11 @@ class PreviousAttempt:
 
 @dataclass(frozen=True)
 class Task:
-    """What an agent is asked. Its digest covers all parts, but no time, model, memory notes or state.
+    """What an agent is asked. Its digest covers all parts, but no time, model, memory notes, preferences or state.
 
     `comments` are those of the approvals of needed phases; `other_comments` those of other decisions, by phase and
-    occasion. `request` is the `--input` for this run; `state` the caller's values as they are now; `on_text` shows a
-    piece of the answer while it is written.
+    occasion. `request` is the `--input` for this run; `state` the caller's values as they are now; `preferences` those
+    of the project; `memory` a few notes of the user that fit; `on_text` shows a piece of the answer as it is written.
     """
 
     agent: str
@@ -88,6 +88,8 @@ class Task:
     evidence: str = ""
     request: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
+    preferences: Mapping[str, Any] = field(default_factory=dict)
+    memory: str = ""
     prompt: str = ""
     history: TaskSnapshots | None = field(default=None, compare=False, repr=False)
     on_text: Callable[[str], None] | None = field(default=None, compare=False, repr=False)

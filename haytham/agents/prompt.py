@@ -5,6 +5,7 @@ Values are never templates, and what people and agents wrote is fenced, so that 
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from haytham.agents.base import Task
     from haytham.config.agent_spec import AgentSpec
 
+_TAG = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 _FENCE_RUN = re.compile("`+")
 _STRUCTURE = re.compile(r"\s*(?:(?:>|[-+*]|\d{1,9}[.)])\s*)*(?:#|`{3}|~{3}|<|(?:=+|-+)\s*\Z)")  # no mere line of text
 
@@ -36,7 +38,24 @@ def build_prompt(task: Task, spec: AgentSpec) -> str:
     instructions = _instructions(task, spec, asked)
     shown = "" if asked and asked.strip() in instructions else asked
     changes = "" if task.previous is None else "\n".join(f"- {change}" for change in task.previous.changes)
-    return _render("prompt.md.j2", {"task": task, "changes": changes}, instructions=instructions, contract=shown)
+    values = {
+        "task": task,
+        "changes": changes,
+        "preferences": "" if _is_named("preferences", spec) else _preferences(task),
+        "memory": "" if _is_named("memory", spec) else task.memory,
+    }
+    return _render("prompt.md.j2", values, instructions=instructions, contract=shown)
+
+
+def _is_named(name: str, spec: AgentSpec) -> bool:
+    """Return whether an agent's file puts a value where it wants it, by its name or as one of the task."""
+    return any(re.search(rf"(?<![\w.])(?:task\.)?{name}\b", tag) for tag in _TAG.findall(spec.body))
+
+
+def _preferences(task: Task) -> str:
+    """Return the preferences of the project, a line each; empty if there are none."""
+    shown = {name: value if isinstance(value, str) else json.dumps(value) for name, value in task.preferences.items()}
+    return "\n".join(f"- {name}: {value}" for name, value in shown.items())
 
 
 def build_repair_prompt(task: Task, text: str, complaints: list[str]) -> str:
@@ -58,6 +77,7 @@ def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
 
     own = _environment().filters["safe"](contract)
     values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": own}
+    values |= {"memory": task.memory, "preferences": _preferences(task)}
     try:
         return render(spec.body, values, show=_inline).strip()
     except TemplateFault as fault:

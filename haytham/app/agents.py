@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from haytham.config.agent_spec import INHERIT, read_agent
 from haytham.config.workflow import agent_file
 from haytham.resources import resource_path
 from haytham.session import paths
-from haytham.session.inputs import agent_texts, phase_comments
+from haytham.session.inputs import agent_texts, no_notes, phase_comments
 from haytham.session.plan import SessionPlan
 from haytham.session.review import ReviewGate
 from haytham.session.session import SessionDocuments
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from haytham.agents.base import Task
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase, WorkflowFiles
+    from haytham.session.inputs import Recall
     from haytham.session.view import SessionView
 
 
@@ -114,16 +116,16 @@ class PromptPreview:
 
 
 def preview_prompts(
-    documents: SessionDocuments, number: int, agents: tuple[str, ...], *, folder: str
+    documents: SessionDocuments, number: int, agents: tuple[str, ...], *, folder: str, recall: Recall = no_notes
 ) -> list[PromptPreview]:
     """Return what agents of a phase would be asked if it ran now: the first steps of a run, done on a copy.
 
-    `folder` is the workspace, as files in it are named.
+    `folder` is the workspace, as files in it are named; `recall` finds notes for a task.
     """
     plan, state = _about_to_run(documents, number), documents.state()
     phase, previews = plan.reading.phase(number), []
     for agent in agents:
-        task, spec = plan.build_request(phase, agent, state)
+        task, spec = plan.build_request(phase, agent, state, recall)
         sources = _Sources(folder, documents, plan.reading, phase)
         parts = [sources.part(name, digest, agent=agent) for name, digest in task.parts.items()]
         frame = _frame(folder, documents, spec, task)
@@ -178,6 +180,12 @@ def _frame(folder: str, session: SessionDocuments, spec: AgentSpec, task: Task) 
         key = f"{own}contracts/{spec.contract}.json"
         file = f"{folder}/{key}" if session.store.is_regular(key) else f"{_BUILT_IN}contracts/{spec.contract}.json"
         yield PromptPart("contract", file, text_digest(task.contract.prompt_text()))
+    if task.preferences:
+        file = f"{folder}/{paths.project_key(session.project_id)}"
+        yield PromptPart("preferences", file, text_digest(json.dumps(dict(task.preferences))))
+    if task.memory:
+        user = session.read().manifest.value.user_id
+        yield PromptPart("memory", f"{folder}/{paths.memory_prefix(user)}", text_digest(task.memory))
     if "state" in spec.body and session.store.is_regular(session.prefix + paths.STATE):
         data = session.store.read(session.prefix + paths.STATE)
         yield PromptPart(

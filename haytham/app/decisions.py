@@ -26,6 +26,7 @@ from haytham.errors import (
     ReviewChanged,
     WriteConflict,
 )
+from haytham.memory.session_memory import NO_MEMORY
 from haytham.session.derived import asked_agents, derived_output
 from haytham.session.editing import ReviewFiles
 from haytham.session.inputs import TaskInputs
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from haytham.app.results import ReviewGuard
     from haytham.config.workflow import Phase
     from haytham.history.history import History
+    from haytham.memory.session_memory import SessionMemory
     from haytham.session.derived import Decision
     from haytham.session.plan import PhasePlan
     from haytham.session.review import BoundDecision
@@ -72,8 +74,9 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     phase: int | None,
     by: str,
     guard: ReviewGuard | None = None,
+    memory: SessionMemory = NO_MEMORY,
 ) -> DecisionResult:
-    """Store a decision on a phase, its event, and the snapshot if the policy asks for one.
+    """Store a decision on a phase, its event, the snapshot if the policy asks for one, and a note of what was said.
 
     Without `phase`, on the first that waits. ReviewChanged if the phase is not what `guard` says; PhaseRunning while
     it runs. Decisions typed into files are bound first.
@@ -83,8 +86,10 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
         raise InvalidRequest("say what is to change: -m COMMENTS or --change TEXT")
     gate, snapshotter = ReviewGate(documents), AutoSnapshotter(history)
     if guard is None:
-        _take_snapshots(history, gate.bind_editor_decisions(by))
-    number = _choose(SessionPlan(documents.read()), phase, answer.decision)
+        _take_notes(history, memory, gate.bind_editor_decisions(by))
+    plan = SessionPlan(documents.read())
+    typed = [place.number for place in plan.places if place.has_unbound_decision]
+    number = _choose(plan, phase, answer.decision)
     if guard is not None and guard.phase != number:
         raise InvalidArgument("guard", f"of phase {guard.phase}", f"the guard of phase {number}")
 
@@ -108,7 +113,8 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     )
     if guard is not None:
         snapshotter.backfill_approvals()  # of decisions that were typed into files
-    _take_snapshots(history, [bound])
+    _take_notes(history, memory, [bound])
+    memory.learn(typed)
     view = documents.read()
     faults = contract_faults(view, view.phase(number)) if answer.decision == "approved" else ()
     return _result(view, bound, faults)
@@ -120,19 +126,23 @@ def _choose(plan: SessionPlan, phase: int | None, decision: Decision) -> int:
     return place.state.phase.number
 
 
-def bind_editor_decisions(documents: SessionDocuments, history: History, by: str) -> EditorDecisions:
-    """Bind decisions typed into feedback files to the texts, each with its event and snapshot."""
+def bind_editor_decisions(
+    documents: SessionDocuments, history: History, by: str, *, memory: SessionMemory = NO_MEMORY
+) -> EditorDecisions:
+    """Bind decisions typed into feedback files to the texts, each with its event, snapshot and note."""
     bound = ReviewGate(documents).bind_editor_decisions(by)
-    _take_snapshots(history, bound)
+    _take_notes(history, memory, bound)
     view = documents.read()
     refused = tuple(place.refused for place in SessionPlan(view).places if place.refused is not None)
     return EditorDecisions(tuple(_result(view, decision) for decision in bound), refused)
 
 
-def give_input(documents: SessionDocuments, history: History, text: str, *, by: str) -> InputResult:
+def give_input(
+    documents: SessionDocuments, history: History, text: str, *, by: str, memory: SessionMemory = NO_MEMORY
+) -> InputResult:
     """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""
     with documents.store.run_lock(session_lock(documents.project_id, documents.session_id)):
-        editor = bind_editor_decisions(documents, history, by)
+        editor = bind_editor_decisions(documents, history, by, memory=memory)
         place = next_to_run(SessionPlan(documents.read()))
         phase, starts = place.state.phase, place.next_action.action == "next attempt"
         if starts:
@@ -303,10 +313,12 @@ def _has_all(place: PhasePlan) -> bool:
     return place.next_action.action == "gate" or (place.next_action.action == "run" and not place.next_action.agents)
 
 
-def _take_snapshots(history: History, decisions: Sequence[BoundDecision]) -> None:
+def _take_notes(history: History, memory: SessionMemory, decisions: Sequence[BoundDecision]) -> None:
+    """Take the snapshots of decisions, and make notes of what was said."""
     snapshotter = AutoSnapshotter(history)
     for decision in decisions:
         snapshotter.after_decision(decision.phase, decision.decision)
+    memory.learn(decision.phase for decision in decisions)
 
 
 def _result(view: SessionView, bound: BoundDecision, faults: tuple[ContractFault, ...] = ()) -> DecisionResult:

@@ -13,6 +13,7 @@ from haytham.app import decisions, repair, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.history import SessionHistory
+from haytham.app.memory import session_memory
 from haytham.app.results import (
     AgentFailure,
     MergeResult,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from haytham.history.compare import Comparison
     from haytham.history.history import Which
     from haytham.history.snapshot import Snapshot
+    from haytham.memory.session_memory import SessionMemory
     from haytham.session.models import SessionManifest
     from haytham.session.session import SessionDocuments
     from haytham.session.validate import ValidationReport
@@ -153,15 +155,21 @@ class Session:
 
         if not is_prepared:
             self.prepare(settings=settings)
-        name = current_user(by, self.documents)
+        name, memory = current_user(by, self.documents), self._memory
+        memory.check()
         runner = Runner(
             self.documents,
             self.new_events() if events is None else events,
             approve_as=name if approve_all else None,
             may_run_code=self.workspace.may_run_code(self.documents, strict=True),
-            ways=replace(settings.run_options(self.documents), callables=self._callables),
+            ways=replace(settings.run_options(self.documents), callables=self._callables, memory=memory),
         )
         return await runner.run(by=name, retry=retry, anyway=anyway)
+
+    @property
+    def _memory(self) -> SessionMemory:
+        """Return the memory of the session's user; a store of its workflow's own is opened only if that is trusted."""
+        return session_memory(self.documents, may_run_code=self.workspace.may_run_code(self.documents))
 
     @property
     def _callables(self) -> Mapping[str, AgentFunction]:
@@ -217,7 +225,7 @@ class Session:
 
     def give_input(self, text: str, *, by: str | None = None) -> InputResult:
         """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""
-        return decisions.give_input(self.documents, self.history, text, by=current_user(by, self.documents))
+        return decisions.give_input(self.documents, self.history, text, by=self.acting_user(by), memory=self._memory)
 
     def require_runnable_phase(self) -> None:
         """Raise NoPhaseToRun if no phase will run that could be given input."""
@@ -283,13 +291,13 @@ class Session:
         return self._decide(Answer("skip", comment), phase, by, guard)
 
     def _decide(self, answer: Answer, phase: int | None, by: str | None, guard: ReviewGuard | None) -> DecisionResult:
-        name = current_user(by, self.documents)
         number = guard.phase if phase is None and guard is not None else phase
-        return decisions.decide(self.documents, self.history, answer, phase=number, by=name, guard=guard)
+        about: dict[str, Any] = {"phase": number, "by": self.acting_user(by), "guard": guard, "memory": self._memory}
+        return decisions.decide(self.documents, self.history, answer, **about)
 
     def bind_editor_decisions(self, *, by: str | None = None) -> EditorDecisions:
         """Bind decisions typed into feedback files to the texts, each with its event and snapshot."""
-        return decisions.bind_editor_decisions(self.documents, self.history, current_user(by, self.documents))
+        return decisions.bind_editor_decisions(self.documents, self.history, self.acting_user(by), memory=self._memory)
 
     def review(self, phase: int | None = None) -> ReviewView:
         """Return a phase as a reviewer sees it; without `phase`, the first that waits."""
@@ -368,7 +376,8 @@ class Session:
             names = ", ".join(chosen.agents)
             raise InvalidRequest(f"phase {phase}, {chosen.name}, has no agent {agent!r}; name one of {names}")
         agents = chosen.agents if agent is None else (agent,)
-        return preview_prompts(self.documents, phase, agents, folder=str(self.workspace.folder))
+        folder = str(self.workspace.folder)
+        return preview_prompts(self.documents, phase, agents, folder=folder, recall=self._memory.recall)
 
     def agents(self) -> AgentList:
         """Return the agents of the session, and which model would answer for each."""

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 REPLAY = "replay:"
 USER_VARIABLE = "HAYTHAM_USER"
+MEMORY_VARIABLE = "HAYTHAM_MEMORY_STORE"
 _LARGEST = 10**12  # dollars that a manifest can hold
 
 
@@ -72,6 +73,14 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user id without a name, as in a container
         return ""
+
+
+# Where notes are stored.
+
+
+def memory_store() -> str | None:
+    """Return the store of notes that the environment names; it wins over what workflows say."""
+    return os.environ.get(MEMORY_VARIABLE, "").strip() or None
 
 
 # How agents are called.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from haytham.agents.registry import declared_models, find_modules, runs_code
 from haytham.config.agent_spec import INHERIT, read_agent
+from haytham.memory.factory import FILES, is_note_store_registered
 from haytham.session.inputs import agent_texts
 from haytham.storage.factory import OURS, is_registered
 from haytham.text import text_digest
@@ -107,11 +108,16 @@ def _needs_trust(session: SessionDocuments) -> bool:
 
 
 def _leads_elsewhere(reading: SessionView) -> bool:
-    """Return whether an agent's model is code, or the workflow names a place or a store for the history."""
+    """Return whether an agent's model is code, or the workflow names a place or a store for history or notes."""
     policy, models = reading.workflow.policy, _models(reading)
-    if policy.storage_path is not None or policy.storage_type not in OURS:
+    if policy.storage_path is not None or policy.storage_type not in OURS or _note_store(reading) != FILES:
         return True
     return any(map(runs_code, models))
+
+
+def _note_store(reading: SessionView) -> str:
+    """Return the store of notes that a workflow uses; that of files if it uses none."""
+    return reading.workflow.memory.store if reading.workflow.memory.enabled else FILES
 
 
 def _models(reading: SessionView) -> set[str]:
@@ -130,6 +136,8 @@ def _key(session: SessionDocuments) -> str:
     value, kind = reading.manifest.value, reading.workflow.policy.storage_type
     models = sorted({value.model or "", *_models(reading)})
     models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
+    notes = _note_store(reading)
+    models += [] if notes == FILES or is_note_store_registered(notes) else [f"python:{notes}"]
     code = code_digests(models, base=getattr(session.store, "base", None))
     return text_digest("\n".join([f"{value.workflow} {value.model or ''}", *code]))
 

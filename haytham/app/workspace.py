@@ -11,6 +11,7 @@ from haytham.agents.registry import require_agents
 from haytham.app import trust, workflows
 from haytham.app.agents import AgentList, list_agents
 from haytham.app.history import is_number
+from haytham.app.memory import open_notebook
 from haytham.app.projects import Projects, default_name
 from haytham.app.repair import validate_path
 from haytham.app.results import SessionListing
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from haytham.app.workflows import WorkflowSource
     from haytham.config.workflow import WorkflowFiles
     from haytham.history.snapshot import Snapshot
+    from haytham.memory.notebook import Notebook
     from haytham.session.validate import ValidationReport
     from haytham.storage.base import SessionStore
 
@@ -85,6 +87,10 @@ class Workspace:
     def projects(self) -> Projects:
         """Return the projects of the workspace."""
         return Projects(self.store)
+
+    def memory(self, user: str | None = None) -> Notebook:
+        """Return the notes of a user, else of who is acting: in the store that the environment names, or in files."""
+        return open_notebook(self.store, current_user(user))
 
     # Starting.
 

@@ -1,6 +1,6 @@
-"""Policies of a workflow: when snapshots are taken and how long they are kept, and what may be spent.
+"""Policies of a workflow: when snapshots are taken and how long they are kept, what may be spent, and memory.
 
-Pure values with their defaults; `snapshots:` and `budget:` in workflow.yaml override them.
+Pure values with their defaults; `snapshots:`, `budget:` and `memory:` in workflow.yaml override them.
 """
 
 from __future__ import annotations
@@ -63,6 +63,19 @@ class BudgetLimits:
     max_cost: float | None = None
     max_tokens: int | None = None
     warn_at: float = 0.8
+
+
+@dataclass(frozen=True)
+class MemoryPolicy:
+    """Whether agents are given notes of the user and decisions become notes, and where notes are stored."""
+
+    enabled: bool = True
+    store: str = "files"
+
+
+def parse_memory(facts: Mapping[str, Any]) -> MemoryPolicy:
+    """Return the policy in `memory:`."""
+    return MemoryPolicy(**facts)
 
 
 def parse_limits(facts: Mapping[str, Any]) -> BudgetLimits:

@@ -16,7 +16,14 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.config.agent_spec import agent_file_text, agent_name
-from haytham.config.policy import BudgetLimits, SnapshotPolicy, parse_limits, parse_policy
+from haytham.config.policy import (
+    BudgetLimits,
+    MemoryPolicy,
+    SnapshotPolicy,
+    parse_limits,
+    parse_memory,
+    parse_policy,
+)
 from haytham.config.workflow_check import Path, check_schema, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
 from haytham.resources import resource_path
@@ -96,8 +103,8 @@ class Phase:
 class Workflow:
     """Phases and modes, as workflow.yaml or a Python program states them.
 
-    `snapshots` and `limits` take the keys of `snapshots:` and `budget:` in workflow.yaml. Without `modes` there is one,
-    `all`, with every phase. A workflow with faults raises InvalidDocument, with all of them.
+    `snapshots`, `limits` and `memory` take the keys of `snapshots:`, `budget:` and `memory:` in workflow.yaml. Without
+    `modes` there is one, `all`, with every phase. A workflow with faults raises InvalidDocument, with all of them.
     """
 
     name: str
@@ -106,12 +113,13 @@ class Workflow:
     digest: str
     policy: SnapshotPolicy
     limits: BudgetLimits
+    memory: MemoryPolicy
     file: str = field(repr=False)
     lines: Mapping[Path, int] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
     callables: Mapping[str, AgentFunction] = field(repr=False)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument for each key of a workflow
         self,
         name: str,
         *,
@@ -119,6 +127,7 @@ class Workflow:
         modes: Mapping[str, Sequence[int | str]] | None = None,
         snapshots: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
         file = f"workflow {name}"
         numbered = _number_phases(phases, file)
@@ -127,6 +136,7 @@ class Workflow:
         facts = {"name": name, **_resolve_names(numbered, given, file)}
         facts |= {} if snapshots is None else {"snapshots": _plain(snapshots)}
         facts |= {} if limits is None else {"budget": _plain(limits)}
+        facts |= {} if memory is None else {"memory": _plain(memory)}
         self.__dict__.update(_parse_facts(facts, {}, file), callables=callables)
 
     @classmethod
@@ -263,6 +273,7 @@ def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, 
         "digest": text_digest(json.dumps(facts, sort_keys=True)),
         "policy": parse_policy(facts.get("snapshots", {})),
         "limits": parse_limits(facts.get("budget", {})),
+        "memory": parse_memory(facts.get("memory", {})),
         "file": file,
         "lines": lines,
         "facts": facts,

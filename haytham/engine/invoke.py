@@ -29,6 +29,7 @@ from haytham.errors import (
     UntrustedCode,
     describe_error,
 )
+from haytham.memory.session_memory import NO_MEMORY
 from haytham.redact import redact
 from haytham.session.paths import EVENTS
 from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from haytham.agents.replay import Recorder
     from haytham.config.agent_spec import AgentFunction, AgentSpec
     from haytham.events import Events
+    from haytham.memory.session_memory import SessionMemory
     from haytham.session.plan import SessionPlan
     from haytham.session.session import SessionDocuments
 
@@ -60,7 +62,7 @@ class RunOptions:
 
     `model` answers for every agent (a replay does); `recorder` keeps every reply; `secrets` are never told; `backoff`
     is how many seconds pass before the first retry, twice as many before the next. `callables` are agents that the
-    caller passed, by name: they are called directly and need no trust.
+    caller passed, by name: they are called directly and need no trust. `memory` is the memory of the session's user.
     """
 
     model: str | None = None
@@ -69,6 +71,7 @@ class RunOptions:
     secrets: tuple[str, ...] = ()
     backoff: float = 0.5
     callables: Mapping[str, AgentFunction] = field(default_factory=dict)
+    memory: SessionMemory = NO_MEMORY
 
 
 @dataclass(frozen=True)

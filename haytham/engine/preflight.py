@@ -15,6 +15,7 @@ from haytham.config.agent_spec import INHERIT, contract_line, inspect_agent, rea
 from haytham.config.workflow import AGENTS, CONTRACTS, agent_file, read_text
 from haytham.contracts import load_contract
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFound, Problem
+from haytham.memory.factory import check_note_store
 from haytham.sandbox import inspect, inspect_condition
 from haytham.storage.factory import check_type
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _OF_TASK = [*(field.name for field in fields(Task)), "parts", "digest"]
 _BODY_NAMES: Names = {"task": dict.fromkeys(_OF_TASK), "idea": None, "phase": None, "contract": None}
+_BODY_NAMES |= {"memory": None, "preferences": None}
 _OF_PHASE = ("status", "approved")
 
 
@@ -50,6 +52,7 @@ def _problems(source: WorkflowFiles, *, replayed: bool) -> Iterator[Problem]:
         names = list(dict.fromkeys(agent for phase in workflow.phases for agent in phase.agents))
         yield from unknown_agents(source)
         yield from _store_problems(workflow)
+        yield from _memory_problems(workflow)
         for at, phase in enumerate(workflow.phases):
             yield from _condition_problems(workflow, at, phase)
     for name in _names(source, AGENTS, ".md"):
@@ -74,15 +77,28 @@ def _collected(look: Callable[[], Iterable[Problem]]) -> list[Problem]:
 
 def _store_problems(workflow: Workflow) -> Iterator[Problem]:
     """Yield a problem if the history's store is unknown or cannot be imported."""
-    kind, path = workflow.policy.storage_type, (workflow.snapshots_key, "storage_type")
+    policy = workflow.policy
+    path = (workflow.snapshots_key, "storage_type")
+    yield from _named_problems(workflow, path, policy.storage_type, check_type, is_used=policy.enabled)
+
+
+def _memory_problems(workflow: Workflow) -> Iterator[Problem]:
+    """Yield a problem if the store of notes is unknown or cannot be imported."""
+    policy = workflow.memory
+    yield from _named_problems(workflow, ("memory", "store"), policy.store, check_note_store, is_used=policy.enabled)
+
+
+def _named_problems(
+    workflow: Workflow, path: tuple[str, str], kind: str, check: Callable[[str], None], *, is_used: bool
+) -> Iterator[Problem]:
     place: dict[str, Any] = {"label": ".".join(path), "file": workflow.file}
     try:
-        check_type(kind)
+        check(kind)
     except HaythamError as error:
         yield Problem(str(error), workflow.lines.get(path, 1), **place)
         return
     fault = import_fault(kind) if ":" in kind else None
-    if fault is not None and workflow.policy.enabled:
+    if fault is not None and is_used:
         yield Problem(f"found {kind!r}; {fault}", workflow.lines.get(path, 1), **place)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from haytham.agents.base import Reply
     from haytham.config.workflow import Phase
     from haytham.engine.invoke import CallResult
+    from haytham.session.view import SessionView
 
 Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
 AgentOutcome = Literal["done", "failed", "refused", "unwritten"]
@@ -92,3 +93,9 @@ def failed_facts(answer: CallResult, error: Exception, secrets: tuple[str, ...])
 def plain_text(text: str) -> str:
     """Return a text as it can be stored: what is no Unicode becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
+
+
+def is_readable(view: SessionView, phase: Phase) -> bool:
+    """Return whether a phase's documents can be read, so that its checkpoint can be saved with a reply."""
+    documents = [view.checkpoint(phase), *view.outputs(phase).values()]
+    return not any(document.faults or document.unknown_text for document in documents if document is not None)

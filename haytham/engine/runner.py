@@ -18,6 +18,7 @@ from haytham.engine.result import (
     RunResult,
     completed_facts,
     failed_facts,
+    is_readable,
     plain_text,
     without_secrets,
 )
@@ -75,7 +76,7 @@ class Runner:
         self._gate = ReviewGate(session)
         self._events = session.events = events
         self._approve_as = approve_as
-        self._secrets = ways.secrets
+        self._secrets, self._memory = ways.secrets, ways.memory
         self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, ways=ways)
         self._history = History(session, events=events, may_run_code=may_run_code)
         self._snapshotter = AutoSnapshotter(self._history)
@@ -171,6 +172,7 @@ class Runner:
         if any(place.has_unbound_decision for place in plan.places):
             for bound in self._gate.bind_editor_decisions(by):
                 self._snapshotter.after_decision(bound.phase, bound.decision)
+                self._memory.learn([bound.phase])
             plan = self._plan(None)
         self._report_refused(plan)
         self._session.use_plan(plan)
@@ -256,6 +258,7 @@ class Runner:
             return RunResult("waiting", phase.number, place.next_action.reason)
         bound = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
         self._snapshotter.after_decision(phase.number, bound.decision)
+        self._memory.learn([phase.number])
         return None
 
     def _snapshot_phase(self) -> None:
@@ -312,7 +315,7 @@ class Runner:
         return asked
 
     def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
-        task, spec = plan.build_request(phase, name, read_state(plan.reading))
+        task, spec = plan.build_request(phase, name, read_state(plan.reading), self._memory.recall)
         self._invoker.check_trusted(spec)
         history, on_text = SessionTaskSnapshots(self._history), partial(self._tell, phase.number, name)
         return replace(task, history=history, on_text=on_text), spec
@@ -419,7 +422,7 @@ class Runner:
             changes.emit("agent_completed", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
             self._costs[task.phase, task.agent] = cost
             is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(wanted)
-            if is_last and _is_readable(changes.view, self._phase_run.phase):
+            if is_last and is_readable(changes.view, self._phase_run.phase):
                 self._save_phase(changes, self._phase_run)
 
         try:
@@ -492,9 +495,3 @@ class Runner:
             return None
         place = session_prefix(self._session.project_id, self._session.session_id)
         return SessionMoved(place, self._session.prefix if self._invoker.follow() else None, self._kept_aside)
-
-
-def _is_readable(view: SessionView, phase: Phase) -> bool:
-    """Return whether a phase's documents can be read, so that its checkpoint can be saved with a reply."""
-    documents = [view.checkpoint(phase), *view.outputs(phase).values()]
-    return not any(document.faults or document.unknown_text for document in documents if document is not None)

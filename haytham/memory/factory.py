@@ -43,7 +43,7 @@ def check_note_store(kind: str) -> None:
         raise InvalidArgument(_WHAT, kind, _allowed())
 
 
-def is_registered(kind: str) -> bool:
+def is_note_store_registered(kind: str) -> bool:
     """Return whether an installed package registers a store of notes under a name."""
     return kind in _registered()
 

@@ -41,7 +41,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 def query_words(query: str) -> list[str]:
     """Return the words of a query, each once; whatever else is in it has no meaning."""
     plain = unicodedata.normalize("NFC", query).lower()
-    return list(dict.fromkeys(_WORD.findall(plain)))[:_MOST_WORDS]
+    return list(dict.fromkeys(_WORD.findall(plain)))
 
 
 class NoteIndex:
@@ -56,7 +56,7 @@ class NoteIndex:
 
         `versions` has the change token of each note; `read` returns the text of one, empty if it cannot be read.
         """
-        words = query_words(query)
+        words = query_words(query)[:_MOST_WORDS]
         if not words:
             return []
         try:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase, Task
+from haytham.agents.prompt import build_prompt
 from haytham.config.agent_spec import read_agent
 from haytham.session import paths
 from haytham.session.derived import asked_agents, parse_decision, skipped_phases
 from haytham.text import unified_diff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from haytham.session.derived import Decision
     from haytham.session.models import UserFeedback
     from haytham.session.view import ArchivedAttempt, SessionView
+
+    Recall = Callable[[str], str]
+
+
+def no_notes(_query: str) -> str:
+    """Return no notes for whatever is asked."""
+    return ""
 
 
 class TaskInputs:
@@ -84,6 +93,19 @@ class TaskInputs:
             evidence=self._reading.evidence,
             request=self._reading.request(phase),
         )
+
+    def request(self, phase: Phase, agent: str, state: Mapping[str, Any], recall: Recall) -> tuple[Task, AgentSpec]:
+        """Return the exact task that an agent gets now, and its settings; `recall` finds notes for it."""
+        spec = read_agent(agent, self.agent_files[agent])
+        task = self.task(phase, agent)
+        task = replace(
+            task,
+            state=state,
+            contract=self.contract(spec),
+            preferences=self._reading.preferences,
+            memory=recall(f"{task.idea}\n{phase.name}\n{spec.description}"),
+        )
+        return replace(task, prompt=build_prompt(task, spec)), spec
 
     def current_digests(self, phase: Phase) -> dict[str, str]:
         """Return the digest of the task that each agent with an output on record would get now."""

@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from haytham.agents.prompt import build_prompt
-from haytham.config.agent_spec import read_agent
 from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
 from haytham.session.derived import (
     ReviewDecision,
@@ -25,7 +23,7 @@ from haytham.session.derived import (
     phase_outcome,
     skip_reason,
 )
-from haytham.session.inputs import TaskInputs
+from haytham.session.inputs import TaskInputs, no_notes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from haytham.config.agent_spec import AgentSpec
     from haytham.config.workflow import Phase
     from haytham.session.derived import Decision, PhaseOutcome
+    from haytham.session.inputs import Recall
     from haytham.session.models import PhaseCheckpoint, SessionManifest
     from haytham.session.view import OutputFacts, SessionView
 
@@ -335,11 +334,11 @@ class SessionPlan:
         """Return the task that an agent would get now."""
         return self.inputs.task(phase, agent)
 
-    def build_request(self, phase: Phase, agent: str, state: Mapping[str, Any]) -> tuple[Task, AgentSpec]:
-        """Return the exact task that an agent gets now, and its settings."""
-        spec = read_agent(agent, self.agent_file(agent))
-        task = replace(self.task(phase, agent), state=state, contract=self.inputs.contract(spec))
-        return replace(task, prompt=build_prompt(task, spec)), spec
+    def build_request(
+        self, phase: Phase, agent: str, state: Mapping[str, Any], recall: Recall = no_notes
+    ) -> tuple[Task, AgentSpec]:
+        """Return the exact task that an agent gets now, and its settings; `recall` finds notes for it."""
+        return self.inputs.request(phase, agent, state, recall)
 
     def agent_file(self, agent: str) -> str:
         """Return the text of an agent's file."""

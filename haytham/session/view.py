@@ -39,7 +39,7 @@ from haytham.text import conflict_lines, text_digest
 from haytham.validation import matches_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from haytham.config.workflow import Phase
     from haytham.session.derived import Decision
@@ -352,12 +352,19 @@ class SessionView:
     @cached_property
     def idea(self) -> str:
         """The idea of the project that the session belongs to; empty for a session without a project."""
+        return "" if self._project_value is None else self._project_value.startup_idea
+
+    @property
+    def preferences(self) -> Mapping[str, Any]:
+        """The preferences that are stored with the project."""
+        return {} if self._project_value is None else self._project_value.user_preferences
+
+    @cached_property
+    def _project_value(self) -> Project | None:
         found = self._shelf.find(Project, paths.project_key(self._project))
-        if found is None:
-            return ""
-        if found.faults or found.content_conflicts():
+        if found is not None and (found.faults or found.content_conflicts()):
             raise InvalidDocument(found.faults or found.content_conflicts())
-        return found.value.startup_idea
+        return None if found is None else found.value
 
     @cached_property
     def evidence(self) -> str:
