@@ -103,6 +103,7 @@ _COMMANDS = {
     "reject": "review:reject",
     "skip": "review:skip",
     "retry": "run:retry",
+    "memory": "memory:memory",
     "validate": "maintain:validate",
     "doctor": "maintain:doctor",
     "init": "maintain:init",
@@ -194,9 +195,10 @@ class LazyGroup(click.Group):
             return None
         module, _, name = _ALL[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"haytham.cli.commands.{module}"), name)
-        if not any(option.name == "as_json" for option in command.params):
-            command.params += _shared_options()
-            command.help = _as_written(command.help)
+        for inner in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            if not any(option.name == "as_json" for option in inner.params):
+                inner.params += _shared_options()
+                inner.help = _as_written(inner.help)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

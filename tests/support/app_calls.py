@@ -11,7 +11,7 @@ import click
 from haytham import Workspace
 from haytham.app.settings import RunSettings
 from haytham.app.workspace import UNFINISHED
-from haytham.cli.commands.review import _open_editor
+from haytham.cli.commands.review import open_editor
 from haytham.cli.context import TO_GO_BACK, AppContext
 from haytham.errors import HaythamError, SnapshotNotFound
 from support.cli_runner import environment, root
@@ -30,6 +30,9 @@ def arguments(words):
     parent = click.Context(root, obj=AppContext(), help_option_names=["-h", "--help"])
     try:
         context = command.make_context(words[0], words[1:], parent=parent)
+        if isinstance(command, click.Group):
+            _, inner, _ = command.resolve_command(context, words[1:])
+            return inner.make_context(words[1], words[2:], parent=context).params | {"inner": words[1]}
     except click.ClickException as error:
         raise Refused(str(error)) from None
     return dict(context.params)
@@ -123,9 +126,32 @@ def review(workspace, given):
     """Edit a phase, and take what was decided in the editor."""
     session = workspace.session(given["session_name"], among=WAITING)
     number = session.waiting_phase() if given["phase"] is None else given["phase"]
-    session.edit(number, _open_editor)
+    session.edit(number, open_editor)
     session.bind_editor_decisions(by=given["user"])
     session.review(number)
+
+
+def memory(workspace, given):
+    """Look after notes."""
+    notebook, which = workspace.memory(given["user"]), given.get("which")
+    text = given["stdin"] if given.get("text") == "-" else given.get("text")
+    calls = {
+        "add": lambda: notebook.add(text, tags=given["tags"]),
+        "search": lambda: notebook.search(" ".join(given["query"]), limit=given["limit"]),
+        "list": notebook.list,
+        "show": lambda: notebook.show(which),
+        "edit": lambda: edit_note(workspace, notebook, which, text, given["tags"]),
+        "delete": lambda: notebook.delete(which),
+    }
+    calls[given["inner"]]()
+
+
+def edit_note(workspace, notebook, which, text, tags):
+    """Change a note: by a text, by tags, or in an editor."""
+    if text is None and not tags:
+        notebook.edit(which, lambda key: open_editor([workspace.folder / key]))
+    else:
+        notebook.update(which, text, tags=tags or None)
 
 
 # Looking.
@@ -269,6 +295,7 @@ CALLS = {
     "reject": decided("reject"),
     "skip": decided("skip"),
     "review": review,
+    "memory": memory,
     "status": lambda workspace, given: workspace.session(given["session_name"]).status(),
     "list": lambda workspace, _given: workspace.list(),
     "show": show,

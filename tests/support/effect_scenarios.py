@@ -392,6 +392,41 @@ DECIDE = [
     Scenario("review_refused_without_input", "review --no-input", GATE_1),
     Scenario("review_refused_without_an_editor", "review", GATE_1, environment={"EDITOR": "no_such_editor"}),
 ]
+NOTED = ("memory add 'We sell in Leeds only.' --tag market", "memory add 'Write British English.'")
+NOTE_FILE = "projects/memory/ann/*-000000.md"
+MEMORY = [
+    Scenario("memory_add", "memory add 'We sell in Leeds only.' --tag market --tag place"),
+    Scenario("memory_add_json", "memory add 'We sell in Leeds only.' --json --user 'Ann B.'"),
+    Scenario("memory_add_of_standard_input", "memory add -", stdin="We sell in Leeds.\nAnd in York.\n"),
+    Scenario("memory_add_refused_empty", "memory add ' '"),
+    Scenario("memory_search", "memory search leeds english", NOTED),
+    Scenario("memory_search_json", "memory search leeds --json", NOTED),
+    Scenario("memory_search_of_nothing", "memory search 'zeppelin (*'", NOTED),
+    Scenario("memory_search_of_another_user", "memory search leeds --user bob", NOTED),
+    Scenario("memory_list", "memory list", (*APPROVED_1, "memory add 'Write British English.'")),
+    Scenario("memory_list_json", "memory list --json", NOTED),
+    Scenario("memory_list_of_nothing", "memory list"),
+    Scenario(
+        "memory_list_with_a_broken_one", "memory list", (*NOTED, Edit(NOTE_FILE, "- Created: 2", "- Created: in 2"))
+    ),
+    Scenario("memory_show", "memory show 000000", (*NOTED, "memory edit 000000 'We sell in York, too.'")),
+    Scenario("memory_show_json", "memory show 000000 --json", (*NOTED, "memory edit 000000 'We sell in York, too.'")),
+    Scenario("memory_show_refused_unknown", "memory show nothing", NOTED),
+    Scenario("memory_edit", "memory edit 000000 'We sell in York, too.'", NOTED),
+    Scenario("memory_edit_tags_json", "memory edit 000000 --tag place --json", NOTED),
+    Scenario(
+        "memory_edit_in_an_editor",
+        "memory edit 000000",
+        (*NOTED, editor((".md", "Leeds", "York"))),
+        environment=_EDITOR,
+    ),
+    Scenario("memory_edit_refused_without_input", "memory edit 000000 --no-input", NOTED),
+    Scenario("memory_delete", "memory delete 000000", NOTED),
+    Scenario("memory_delete_json", "memory delete 000000 --json", NOTED),
+    Scenario("memory_unknown_word", "memory forget 000000", NOTED),
+    Scenario("prompt_with_notes", "prompt 1 one", (*NOTED, *GATE_1)),
+    Scenario("run_refused_reserved_name", "run 'Lend ladders' --name Memory"),
+]
 LOOK = [
     Scenario("status_without_a_session", "status"),
     Scenario("status_first_gate", "status", GATE_1),
@@ -621,6 +656,6 @@ def help_scenarios(names):
     return [Scenario("help", "--help"), *(Scenario(f"help_{name}", f"{name} --help") for name in names)]
 
 
-SCENARIOS = [*RUN, *RESUME, *DECIDE, *LOOK, *CARE, *PAST, *AROUND]
+SCENARIOS = [*RUN, *RESUME, *DECIDE, *MEMORY, *LOOK, *CARE, *PAST, *AROUND]
 COMMANDS = tuple(root.list_commands(Context(root)))
 ALL = [*SCENARIOS, *help_scenarios(COMMANDS)]

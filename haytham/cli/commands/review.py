@@ -212,7 +212,7 @@ def _letter(said: str) -> str:
 def _edit(session: Session, number: int, by: str) -> bool:
     """Open the editor; return whether something was decided in it."""
     try:
-        session.edit(number, _open_editor)
+        session.edit(number, open_editor)
         lines = editor_lines(session.bind_editor_decisions(by=by))
     except (click.ClickException, HaythamError) as error:
         sentence = error.format_message() if isinstance(error, click.ClickException) else str(error)
@@ -277,7 +277,7 @@ def review(context: AppContext, /, phase: int | None, session_name: str | None, 
     session = context.workspace.session(session_name, among=("waiting",))
     number = session.waiting_phase() if phase is None else session.phase(phase).number
     by = session.acting_user(user)
-    session.edit(number, _open_editor)
+    session.edit(number, open_editor)
     lines = editor_lines(session.bind_editor_decisions(by=by))
     facts = {"project": session.project_id, "session": session.session_id, "phase": number}
     nothing = f"phase {number}: nothing is decided; set Approved or Action in user_feedback.md, or: haytham approve"
@@ -286,7 +286,8 @@ def review(context: AppContext, /, phase: int | None, session_name: str | None, 
     context.output("review", {**facts, "decisions": lines, "faults": faults}, "\n".join(lines or notes))
 
 
-def _open_editor(files: list[Path]) -> None:
+def open_editor(files: list[Path], *, otherwise: str = "nothing was decided") -> None:
+    """Open files in the person's editor and wait for it; `otherwise` is what follows if it fails."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     command = [*shlex.split(editor), *map(str, files)]
     try:
@@ -294,4 +295,4 @@ def _open_editor(files: list[Path]) -> None:
     except (FileNotFoundError, PermissionError):
         raise UsageError(f"the editor {command[0]!r} cannot be started; set VISUAL or EDITOR") from None
     if done.returncode:
-        raise click.ClickException(f"the editor ended with exit code {done.returncode}; nothing was decided")
+        raise click.ClickException(f"the editor ended with exit code {done.returncode}; {otherwise}")
