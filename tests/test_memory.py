@@ -361,6 +361,17 @@ def test_a_note_with_conflict_markers_is_a_problem(store, notebook):
     assert "the markers of a git conflict" in str(notebook.problems[0])
 
 
+def test_a_note_is_validated_by_its_path(store, notebook):
+    """A path names a note, in a workspace with or without projects."""
+    note = notebook.add("Leeds")
+    (path,) = files(store)
+    report = Workspace.validate_path(path, lambda _base, key: key)
+    assert (report.documents, report.problems) == (1, ())
+    path.write_text(path.read_text(encoding="utf-8").replace("- User:", "- Uses:"), encoding="utf-8")
+    problems = Workspace.validate_path(path, lambda _base, key: key).problems
+    assert {problem.file for problem in problems} == {f"memory/ann/{note.id}.md"}
+
+
 # Editing.
 
 
@@ -490,6 +501,19 @@ def test_a_store_of_another_package_is_used_if_it_is_trusted(store):
         ann.edit(note.id, print)
     ann.delete(note.id)
     assert ann.list() == []
+
+
+def test_a_package_registers_a_store_by_entry_point(tmp_path, monkeypatch, store):
+    """A store of the entry point group haytham.memory is named by its entry."""
+    info = tmp_path / "site" / "acme-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: acme\nVersion: 1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[haytham.memory]\nacme = {NAMED}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    note = Notebook(open_notes("acme", store, may_run_code=True), "ann").add("Leeds")
+    assert note.user == "ann"
+    with pytest.raises(InvalidArgument, match="allowed: files, acme, or a trusted"):
+        open_notes("redis", store)
 
 
 @pytest.mark.parametrize("kind", ["redis", "", "no.such:Store", "haytham.memory.base:Nothing", f"{__name__}:NoNotes"])

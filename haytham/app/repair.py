@@ -11,7 +11,7 @@ from haytham.app.workflows import check
 from haytham.config.workflow import FILE, load_workflow
 from haytham.errors import HaythamError, InvalidDocument, Problem, UnknownFact
 from haytham.session import paths
-from haytham.session.paths import MANIFEST, PROJECT
+from haytham.session.paths import MANIFEST, MEMORY, PROJECT
 from haytham.session.repair import infer_manifest, repair
 from haytham.session.session import SessionDocuments
 from haytham.session.swap import snapshot_paths
@@ -148,6 +148,8 @@ def _base_of(path: Path) -> Path:
     for folder in (path, path.parent, path.parent.parent):
         if (folder / PROJECT).is_file() or any((folder / _SESSIONS).glob(f"*/{MANIFEST}")):
             return folder.parent
+    if path.parent.parent.name == MEMORY and path.is_file():
+        return path.parent.parent.parent
     inner = path / "projects"
     if inner.is_dir():
         return inner

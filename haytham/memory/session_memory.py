@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_NOTES = 5
+_MOST_LOOKED_AT = 100  # more than a session makes, whose own notes are left out
 LONGEST_NOTE = 600
 LONGEST_MEMORY = 2400
 _LONGEST_IDEA = 120
@@ -84,9 +85,10 @@ class SessionMemory:
             return []
         manifest, words = self._session.read().manifest.value, _telling_words(query)
         own = {f"{manifest.project_id}/{session}" for session in (manifest.session_id, manifest.forked_from)}
-        fitting = notes.search(manifest.user_id, " ".join(words)) if words else []
-        added = (note for note in notes.search(manifest.user_id, "") if note.session is None)
-        chosen = {note.id: note for note in (*fitting, *added) if note.session not in own}
+        fitting = notes.search(manifest.user_id, " ".join(words), limit=_MOST_LOOKED_AT) if words else []
+        chosen = {note.id: note for note in fitting if note.session not in own}
+        if len(chosen) < MOST_NOTES:
+            chosen |= {note.id: note for note in notes.search(manifest.user_id, "") if note.session is None}
         return list(chosen.values())[:MOST_NOTES]
 
     # Notes of decisions.
