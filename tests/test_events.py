@@ -61,7 +61,7 @@ def slow_first(heard):
 
 def run(desk, events):
     """Run a session until its first gate, with these events."""
-    return asyncio.run(Runner(desk.session, events, may_run_code=True, ways=AT_ONCE).run()).status
+    return asyncio.run(Runner(desk.session, events, may_run_code=True, options=AT_ONCE).run()).status
 
 
 # Whoever emits.
@@ -183,7 +183,7 @@ def test_async_handlers_of_a_run_are_awaited_in_order_in_its_loop(tmp_path):
     events.on("*", lambda event: emitted.append(event.name))
 
     async def work():
-        outcome = await Runner(desk.session, events, may_run_code=True, ways=AT_ONCE).run()
+        outcome = await Runner(desk.session, events, may_run_code=True, options=AT_ONCE).run()
         return outcome.status, list(heard), asyncio.get_running_loop()
 
     status, heard_by_then, loop = asyncio.run(work())
@@ -226,7 +226,7 @@ def test_a_cancelled_run_does_not_wait_for_a_handler_for_ever(tmp_path, monkeypa
     events.on("agent_completed", hang)
 
     async def stop():
-        running = asyncio.ensure_future(Runner(desk.session, events, may_run_code=True, ways=AT_ONCE).run())
+        running = asyncio.ensure_future(Runner(desk.session, events, may_run_code=True, options=AT_ONCE).run())
         await heard.wait()
         running.cancel()
         await running

@@ -323,7 +323,7 @@ def again(base):
     from haytham.session import SessionDocuments
 
     session = SessionDocuments(FileStore(base), "p", "s")
-    asyncio.run(Runner(session, Events(), may_run_code=True, ways=AT_ONCE).run())
+    asyncio.run(Runner(session, Events(), may_run_code=True, options=AT_ONCE).run())
 
 
 def test_a_restore_refunds_nothing_and_a_fork_inherits(tmp_path):
@@ -379,9 +379,9 @@ def test_what_cannot_get_better_is_not_tried_again(tmp_path):
 
 
 def test_a_replay_answers_for_every_agent(tmp_path):
-    """The model of a run's own ways stands before what agents' files say."""
+    """The model of a run's own options stands before what agents' files say."""
     desk = desk_of(tmp_path, "cheap")
-    assert desk.resume(ways=replace(AT_ONCE, model="worksheet")) == ("waiting", 1)
+    assert desk.resume(options=replace(AT_ONCE, model="worksheet")) == ("waiting", 1)
     assert output(desk)["model"] == "worksheet"
 
 
@@ -389,8 +389,8 @@ def test_no_secret_reaches_a_file(tmp_path, monkeypatch):
     """A key that an agent tells in its error is in no file of the session, nor in what listeners hear."""
     monkeypatch.setenv("FAKE_API_KEY", "zq-FAKE-SECRET-123456")
     desk = desk_of(tmp_path, "telling")
-    ways = RunOptions(backoff=0, secrets=(os.environ["FAKE_API_KEY"],))
-    assert desk.resume(ways=ways) == ("failed", 1)
+    options = RunOptions(backoff=0, secrets=(os.environ["FAKE_API_KEY"],))
+    assert desk.resume(options=options) == ("failed", 1)
     for path in (path for path in tmp_path.rglob("*") if path.is_file()):
         assert b"FAKE-SECRET" not in path.read_bytes(), path
     assert "401 for Authorization" in output(desk)["error_message"]
@@ -539,7 +539,7 @@ class Unwritable:
 def test_an_answer_that_cannot_be_recorded_is_worth_no_less(tmp_path):
     """What was paid for is stored, and nobody is asked again because of it."""
     desk = desk_of(tmp_path, "cheap", retries=2)
-    assert desk.resume(ways=replace(AT_ONCE, recorder=Unwritable())) == ("waiting", 1)
+    assert desk.resume(options=replace(AT_ONCE, recorder=Unwritable())) == ("waiting", 1)
     assert (paid_agents.SEEN, output(desk)["text"]) == (["a"], "From a.")
 
 
@@ -566,7 +566,7 @@ def test_the_last_words_of_a_failed_agent_hold_no_secret(tmp_path, monkeypatch):
     """What a program printed before it failed is stored, but for keys."""
     paid_agents.ANSWERS.append(AgentError("it broke", text="my key is zq-FAKE-SECRET-123456", retry=False))
     desk = desk_of(tmp_path, "scripted")
-    desk.resume(ways=replace(AT_ONCE, secrets=("zq-FAKE-SECRET-123456",)))
+    desk.resume(options=replace(AT_ONCE, secrets=("zq-FAKE-SECRET-123456",)))
     assert output(desk)["text"] == "my key is ***"
 
 
@@ -575,7 +575,7 @@ def test_nobody_is_asked_beside_code_that_is_not_trusted(tmp_path):
     desk = desk_of(tmp_path, "cheap", FOUR)
     session = desk.session
     with pytest.raises(PermissionError):
-        asyncio.run(Runner(session, Events(), may_run_code=False, ways=AT_ONCE).run())
+        asyncio.run(Runner(session, Events(), may_run_code=False, options=AT_ONCE).run())
     assert account(desk) == SpendSummary()
 
 

@@ -110,9 +110,9 @@ def test_a_real_run_is_replayed_offline(model, tmp_path, monkeypatch):
     text = f"---\nmodel: {model}\nhaytham: {{retries: 0, max_output_tokens: 60}}\n---\nSay hello.\n"
     files = {"agents/a.md": text.encode()}
     real, again = Desk(tmp_path / "real", workflow, files), Desk(tmp_path / "again", workflow, files)
-    came = real.resume(ways=RunOptions(backoff=0, recorder=Recorder(tmp_path / "kept")))
+    came = real.resume(options=RunOptions(backoff=0, recorder=Recorder(tmp_path / "kept")))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert again.resume(ways=RunOptions(backoff=0, model=f"replay:{tmp_path / 'kept'}")) == came
+    assert again.resume(options=RunOptions(backoff=0, model=f"replay:{tmp_path / 'kept'}")) == came
     first, second = (desk.session.read().outputs(desk.phase(1))["a"].value.to_value() for desk in (real, again))
     for name in ("text", "status", "input_tokens", "output_tokens"):
         assert first[name] == second[name]

@@ -238,7 +238,9 @@ def retry(desk, number, **given):
     """`retry` with the runner's own exceptions; status and phase of how it ended."""
     session = desk.session
     events = Events(session.store, session.prefix + "events.jsonl")
-    outcome = asyncio.run(Runner(session, events, may_run_code=True, ways=AT_ONCE).run(by="ann", retry=number, **given))
+    outcome = asyncio.run(
+        Runner(session, events, may_run_code=True, options=AT_ONCE).run(by="ann", retry=number, **given)
+    )
     return outcome.status, outcome.phase
 
 

@@ -325,7 +325,7 @@ def test_every_part_of_a_reply_is_redacted(tmp_path, part):
     paid_agents.ANSWERS[:] = [Reply(**{"text": "Fine.", **part})]
     agent = AGENT_FILE.replace("support.fake_agents:write", "support.paid_agents:given")
     desk = Desk(tmp_path, WORKFLOW, {"agents/a.md": agent.encode()})
-    assert desk.resume(ways=RunOptions(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
+    assert desk.resume(options=RunOptions(backoff=0, secrets=(HUNTER,))) == ("waiting", 1)
     assert [path for path in tmp_path.rglob("*") if path.is_file() and HUNTER.encode() in path.read_bytes()] == []
     assert desk.session.read().output(desk.phase(1), "a").value.redacted == 1
 

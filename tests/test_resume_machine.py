@@ -203,7 +203,7 @@ class Sessions(RuleBasedStateMachine):
     def the_session_loads(self):
         if hasattr(self, "desk") and not self.torn:
             summarize(self.desk.session.read())
-            assert len(self.desk.standing().places) == 4
+            assert len(self.desk.standing().phases) == 4
 
     def is_kept(self, phase, agent, data):
         """Whether a file is there as the person left it; of a mended page, which loses its error, the text is."""

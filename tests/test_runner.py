@@ -104,7 +104,7 @@ def test_backoff_doubles_and_is_the_callers_to_choose(tmp_path, monkeypatch):
 
     monkeypatch.setattr(asyncio, "sleep", note)
     session = desk_with(tmp_path, "twice_in_vain", retries=2).session
-    asyncio.run(Runner(session, Events(), may_run_code=True, ways=RunOptions(backoff=8)).run())
+    asyncio.run(Runner(session, Events(), may_run_code=True, options=RunOptions(backoff=8)).run())
     assert waits == [8, 16]
 
 

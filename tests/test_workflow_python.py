@@ -66,7 +66,7 @@ def session_of(workflow):
 def run(session, **given):
     """Run a session until it stops."""
     events = Events(session.store, session.prefix + EVENTS)
-    return asyncio.run(Runner(session, events, ways=RunOptions(backoff=0, **given)).run(by="ann"))
+    return asyncio.run(Runner(session, events, options=RunOptions(backoff=0, **given)).run(by="ann"))
 
 
 def test_a_workflow_gives_phases_their_numbers_and_slugs():
@@ -222,7 +222,7 @@ def test_changed_code_makes_outputs_stale():
     phases.append(Phase("Check", agents=[check], needs=[1, 2], run="sequential", snapshot=False))
     changed = Workflow("offer", phases=phases)
     session.switch_workflow(changed.to_files())
-    actions = [place.next_action.action for place in SessionPlan(session.read()).places]
+    actions = [place.next_action.action for place in SessionPlan(session.read()).phases]
     assert actions[:2] == ["approved", "run again"]
 
 

@@ -123,10 +123,10 @@ def preview_prompts(
     `folder` is the workspace, as files in it are named; `recall` finds notes for a task.
     """
     plan, state = _about_to_run(documents, number), documents.state()
-    phase, previews = plan.reading.phase(number), []
+    phase, previews = plan.view.phase(number), []
     for agent in agents:
         task, spec = plan.build_request(phase, agent, state, recall)
-        sources = _Sources(folder, documents, plan.reading, phase)
+        sources = _Sources(folder, documents, plan.view, phase)
         parts = [sources.part(name, digest, agent=agent) for name, digest in task.parts.items()]
         frame = _frame(folder, documents, spec, task)
         previews.append(PromptPreview(task, (*frame, *parts), tuple(_notes(plan, phase, agent))))
@@ -162,7 +162,7 @@ def _notes(plan: SessionPlan, phase: Phase, agent: str) -> Iterator[str]:
     action = plan.phase(phase.number).next_action
     if action.action == "nothing":
         yield f"phase {phase.number} is left out: {action.reason}"
-    for need in (place.state.phase for place in plan.places if not place.is_done):
+    for need in (entry.state.phase for entry in plan.phases if not entry.is_done):
         if need.number in phase.needs:
             yield f"phase {need.number}, {need.name}, is open: what it comes to may be another text"
     earlier = phase.agents[: phase.agents.index(agent)] if phase.run == "sequential" else ()
@@ -196,17 +196,17 @@ def _frame(folder: str, session: SessionDocuments, spec: AgentSpec, task: Task) 
 class _Sources:
     """The files that parts of a task come from, by the names of the parts."""
 
-    def __init__(self, folder: str, session: SessionDocuments, reading: SessionView, phase: Phase) -> None:
-        self._base, self._session, self._reading, self._phase = folder, session, reading, phase
+    def __init__(self, folder: str, session: SessionDocuments, view: SessionView, phase: Phase) -> None:
+        self._base, self._session, self._view, self._phase = folder, session, view, phase
         self._rules: list[tuple[str, Callable[..., str]]] = [
             (r"idea", lambda: paths.project_key(session.project_id)),
             (r"evidence", lambda: session.prefix + paths.EVIDENCE),
-            (r"input", lambda: reading.phase_prefix(phase) + paths.REQUEST),
+            (r"input", lambda: view.phase_prefix(phase) + paths.REQUEST),
             (r"phase (\d+): (.+)", lambda number, agent: self._folder(number) + paths.output_file(agent)),
             (r"comments on phase (\d+)", self._approval),
             (r"comments on phase (\d+), asked for in attempt (\d+)", self._feedback),
             (r"comments on phase (\d+), which was skipped", lambda number: self._folder(number) + paths.FEEDBACK),
-            (r"before it: (.+)", lambda agent: reading.phase_prefix(phase) + paths.output_file(agent)),
+            (r"before it: (.+)", lambda agent: view.phase_prefix(phase) + paths.output_file(agent)),
             (r"attempt (\d+): (.+)", lambda number, agent: self._aside(number, paths.output_file(agent))),
             (r"changes wanted after attempt (\d+)", lambda number: self._aside(number, paths.FEEDBACK)),
             (r"phase (\d+) left out", self._left_out),
@@ -223,7 +223,7 @@ class _Sources:
         return PromptPart(name, "-", digest)
 
     def _agent_file(self, agent: str) -> str:
-        manifest = self._reading.manifest.value
+        manifest = self._view.manifest.value
         folder = paths.workflow_prefix(self._session.project_id, manifest.workflow)
         key = f"{folder}{paths.AGENTS_PREFIX}{agent}.md"
         if self._session.store.is_regular(key):
@@ -231,12 +231,12 @@ class _Sources:
         return f"{_BUILT_IN}{manifest.workflow_type}/{paths.AGENTS_PREFIX}{agent}.md"
 
     def _folder(self, number: str) -> str:
-        return self._reading.phase_prefix(self._reading.phase(int(number)))
+        return self._view.phase_prefix(self._view.phase(int(number)))
 
     def _approval(self, number: str) -> str:
         """Return the feedback whose comments a phase was approved with."""
-        phase = self._reading.phase(int(number))
-        attempts = (str(attempt) for attempt, _ in phase_comments(self._reading, phase, "approved"))
+        phase = self._view.phase(int(number))
+        attempts = (str(attempt) for attempt, _ in phase_comments(self._view, phase, "approved"))
         return self._feedback(number, next(attempts, ""))
 
     def _feedback(self, number: str, attempt: str) -> str:
@@ -245,7 +245,7 @@ class _Sources:
 
     def _aside(self, number: str, file: str) -> str:
         """Return a file of an earlier attempt; of one that a run would archive first, where it lies now."""
-        return self._in_attempt(self._reading.phase_prefix(self._phase), number, file)
+        return self._in_attempt(self._view.phase_prefix(self._phase), number, file)
 
     def _in_attempt(self, folder: str, attempt: str, file: str) -> str:
         key = paths.attempt_prefix(folder, int(attempt)) + file if attempt else folder + file
@@ -253,9 +253,9 @@ class _Sources:
 
     def _left_out(self, number: str) -> str:
         """Return the file that skips a phase: a decision, else the mode or the workflow."""
-        phases = [phase for phase in self._reading.phases if phase.number == int(number)]
+        phases = [phase for phase in self._view.phases if phase.number == int(number)]
         if not phases:
             return self._session.prefix + paths.MANIFEST
-        feedback = self._reading.phase_prefix(phases[0]) + paths.FEEDBACK
-        own = paths.workflow_prefix(self._session.project_id, self._reading.manifest.value.workflow)
+        feedback = self._view.phase_prefix(phases[0]) + paths.FEEDBACK
+        own = paths.workflow_prefix(self._session.project_id, self._view.manifest.value.workflow)
         return feedback if phases[0].when is None else f"{own}workflow.yaml"

@@ -88,7 +88,7 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     if guard is None:
         _take_notes(history, memory, gate.bind_editor_decisions(by))
     plan = SessionPlan(documents.read())
-    typed = [place.number for place in plan.places if place.has_unbound_decision]
+    typed = [entry.number for entry in plan.phases if entry.has_unbound_decision]
     number = _choose(plan, phase, answer.decision)
     if guard is not None and guard.phase != number:
         raise InvalidArgument("guard", f"of phase {guard.phase}", f"the guard of phase {number}")
@@ -122,8 +122,8 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
 
 def _choose(plan: SessionPlan, phase: int | None, decision: Decision) -> int:
     """Return the number of the phase to decide on; RefusedDecision if it has nothing to decide on."""
-    place = _first_open(plan, decision) if phase is None else _named(plan, phase, decision)
-    return place.state.phase.number
+    entry = _first_open(plan, decision) if phase is None else _named(plan, phase, decision)
+    return entry.state.phase.number
 
 
 def bind_editor_decisions(
@@ -133,7 +133,7 @@ def bind_editor_decisions(
     bound = ReviewGate(documents).bind_editor_decisions(by)
     _take_notes(history, memory, bound)
     view = documents.read()
-    refused = tuple(place.refused for place in SessionPlan(view).places if place.refused is not None)
+    refused = tuple(entry.refused for entry in SessionPlan(view).phases if entry.refused is not None)
     return EditorDecisions(tuple(_result(view, decision) for decision in bound), refused)
 
 
@@ -143,22 +143,22 @@ def give_input(
     """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""
     with documents.store.run_lock(session_lock(documents.project_id, documents.session_id)):
         editor = bind_editor_decisions(documents, history, by, memory=memory)
-        place = next_to_run(SessionPlan(documents.read()))
-        phase, starts = place.state.phase, place.next_action.action == "next attempt"
+        entry = next_to_run(SessionPlan(documents.read()))
+        phase, starts = entry.state.phase, entry.next_action.action == "next attempt"
         if starts:
             AutoSnapshotter(history).before_rerun(phase, "input for the next attempt")
         save_request(documents, phase.number, text, by=by)
-    return InputResult(phase.number, phase.name, place.state.attempt + starts, editor)
+    return InputResult(phase.number, phase.name, entry.state.attempt + starts, editor)
 
 
 def next_to_run(plan: SessionPlan) -> PhasePlan:
     """Return the first phase that will run: it is neither settled nor waits for review."""
-    if any(place.next_action.action == "rejected" for place in plan.places):
+    if any(entry.next_action.action == "rejected" for entry in plan.phases):
         raise NoPhaseToRun(rejected=True)
-    place = next((place for place in plan.places if place.next_action.action in _RUNS_OR_WAITS), None)
-    if place is None:
+    entry = next((entry for entry in plan.phases if entry.next_action.action in _RUNS_OR_WAITS), None)
+    if entry is None:
         raise NoPhaseToRun(rejected=False)
-    return place
+    return entry
 
 
 def review(documents: SessionDocuments, number: int) -> ReviewView:
@@ -192,15 +192,15 @@ def waiting_phase(documents: SessionDocuments) -> int:
     """Return the first phase that waits for review; one with a file that cannot be read comes first."""
     view = documents.read()
     try:
-        place = SessionPlan(view).next
+        entry = SessionPlan(view).next
     except InvalidDocument as error:
         for phase in view.phases:
             if any(problem.file.startswith(view.phase_prefix(phase)) for problem in error.problems):
                 return phase.number
         raise
-    if place is None or place.next_action.action != "gate":
+    if entry is None or entry.next_action.action != "gate":
         raise InvalidRequest("no phase waits for review; haytham status shows where the session stands")
-    return place.state.phase.number
+    return entry.state.phase.number
 
 
 def edit(documents: SessionDocuments, folder: Path, number: int, open_editor: Callable[[list[Path]], None]) -> None:
@@ -241,7 +241,7 @@ def save_output(documents: SessionDocuments, number: int, agent: str, text: str,
         if expect is not None and expect != before:
             raise WriteConflict(key, expect, before)
         value = replace(output.value, text=text)
-        changes.write(AgentOutput, key, value, shown=derived_output(phase, agent), over=output)
+        changes.write(AgentOutput, key, value, derived_values=derived_output(phase, agent), previous=output)
         if digest not in (before, output.value.agent_digest):
             changes.emit("revised", phase=number, agent=agent, text=digest)
 
@@ -291,26 +291,26 @@ def _check_idle(documents: SessionDocuments, view: SessionView, phase: Phase) ->
 
 def _first_open(plan: SessionPlan, decision: Decision) -> PhasePlan:
     """Return the first phase that waits for a decision; to skip, the first that is not settled."""
-    place = plan.next
-    if place is None:
+    entry = plan.next
+    if entry is None:
         raise NothingToDecide("settled")
-    if _has_all(place) or (decision == "skip" and place.next_action.action != "rejected"):
-        return place
-    is_rejected = place.next_action.action == "rejected"
-    raise NothingToDecide("rejected" if is_rejected else "to_run", place.state.phase.number)
+    if _has_all(entry) or (decision == "skip" and entry.next_action.action != "rejected"):
+        return entry
+    is_rejected = entry.next_action.action == "rejected"
+    raise NothingToDecide("rejected" if is_rejected else "to_run", entry.state.phase.number)
 
 
 def _named(plan: SessionPlan, number: int, decision: Decision) -> PhasePlan:
     """Return the phase with this number, which has something to decide on, unless it is to be skipped."""
-    place = plan.phase(plan.reading.phase(number).number)
-    if place.next_action.action in ("run", "nothing") and decision != "skip" and not _has_all(place):
-        raise NothingToDecide("not_run", number, place.next_action.reason or "it has not run to its end")
-    return place
+    entry = plan.phase(plan.view.phase(number).number)
+    if entry.next_action.action in ("run", "nothing") and decision != "skip" and not _has_all(entry):
+        raise NothingToDecide("not_run", number, entry.next_action.reason or "it has not run to its end")
+    return entry
 
 
-def _has_all(place: PhasePlan) -> bool:
+def _has_all(entry: PhasePlan) -> bool:
     """Return whether a phase waits for a decision, or would once it is taken up: a failure was mended by hand."""
-    return place.next_action.action == "gate" or (place.next_action.action == "run" and not place.next_action.agents)
+    return entry.next_action.action == "gate" or (entry.next_action.action == "run" and not entry.next_action.agents)
 
 
 def _take_notes(history: History, memory: SessionMemory, decisions: Sequence[BoundDecision]) -> None:

@@ -176,14 +176,16 @@ class Projects:
                 continue
             value = {"project_id": project_id, **facts}
             try:
-                return self._documents.write(Project, paths.project_key(project_id), value, shown={}, over=None)
+                return self._documents.write(
+                    Project, paths.project_key(project_id), value, derived_values={}, previous=None
+                )
             except (WriteConflict, NotADirectoryError) as error:
                 log.debug("project id %s was taken in between: %s", project_id, error)
 
-    def _rewrite(self, project: Project, over: StoredDocument[Project]) -> StoredDocument[Project]:
+    def _rewrite(self, project: Project, previous: StoredDocument[Project]) -> StoredDocument[Project]:
         self._store.ensure_folder(f"{project.project_id}/")
         updated = replace(project, updated_at=clock.now())
-        return self._documents.write(Project, over.key, updated, shown={}, over=over)
+        return self._documents.write(Project, previous.key, updated, derived_values={}, previous=previous)
 
     def _read(self, project_id: str) -> StoredDocument[Project]:
         key = paths.project_key(check_id("project id", project_id))

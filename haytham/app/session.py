@@ -162,7 +162,7 @@ class Session:
             self.new_events() if events is None else events,
             approve_as=name if approve_all else None,
             may_run_code=self.workspace.may_run_code(self.documents, strict=True),
-            ways=replace(settings.run_options(self.documents), callables=self._callables, memory=memory),
+            options=replace(settings.run_options(self.documents), callables=self._callables, memory=memory),
         )
         return await runner.run(by=name, retry=retry, anyway=anyway)
 

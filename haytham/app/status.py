@@ -33,7 +33,7 @@ def session_status(documents: SessionDocuments) -> SessionStatus:
 
     def compute(view: SessionView) -> SessionStatus:
         plan = SessionPlan(view)
-        phases = tuple(_phase_status(plan, place) for place in plan.places)
+        phases = tuple(_phase_status(plan, entry) for entry in plan.phases)
         state = summarize(view).status
         ids = documents.project_id, documents.session_id
         return SessionStatus(*ids, state, run_owner(documents), phases, spending(view))
@@ -57,16 +57,16 @@ def cost_report(documents: SessionDocuments) -> CostReport:
     return CostReport(documents.project_id, documents.session_id, spending(view), names, forked_from)
 
 
-def _phase_status(plan: SessionPlan, place: PhasePlan) -> PhaseStatus:
-    view, phase, action = plan.reading, place.state.phase, place.next_action
+def _phase_status(plan: SessionPlan, entry: PhasePlan) -> PhaseStatus:
+    view, phase, action = plan.view, entry.state.phase, entry.next_action
     feedback = view.feedback(phase)
     value = feedback.value if feedback is not None and action.action in ("approved", "rejected") else None
     is_gate = action.action == "gate"
     return PhaseStatus(
         number=phase.number,
         name=phase.name,
-        status=place.state.status,
-        attempt=place.state.attempt,
+        status=entry.state.status,
+        attempt=entry.state.attempt,
         action=action.action,
         reason=action.reason,
         cause=action.cause,
@@ -78,23 +78,23 @@ def _phase_status(plan: SessionPlan, place: PhasePlan) -> PhaseStatus:
         at=None if value is None else value.timestamp,
         revised=None if value is None else value.revised,
         anyway=None if value is None else value.anyway,
-        stale=place.stale,
+        stale=entry.stale,
         faults=contract_faults(view, phase) if is_gate else (),
         redacted=tuple(redacted(view, phase)) if is_gate else (),
-        failed=tuple(agent for agent, output in place.state.outputs.items() if output.status == "failed"),
-        lost=place.state.lost,
-        open_needs=_open_needs(plan, place),
-        refused=place.refused,
+        failed=tuple(agent for agent, output in entry.state.outputs.items() if output.status == "failed"),
+        lost=entry.state.lost,
+        open_needs=_open_needs(plan, entry),
+        refused=entry.refused,
         output_keys=output_paths(view, phase, action.agents) if action.action == "write" else "",
     )
 
 
-def _open_needs(plan: SessionPlan, place: PhasePlan) -> tuple[int, ...]:
+def _open_needs(plan: SessionPlan, entry: PhasePlan) -> tuple[int, ...]:
     """Return the phases that an approved phase builds on and that are not settled: it may become stale."""
-    if place.next_action.action != "approved":
+    if entry.next_action.action != "approved":
         return ()
-    numbers = [other.state.phase.number for other in plan.places if not other.is_done]
-    return tuple(need for need in place.state.phase.needs if need in numbers)
+    numbers = [other.state.phase.number for other in plan.phases if not other.is_done]
+    return tuple(need for need in entry.state.phase.needs if need in numbers)
 
 
 def _unreadable_status(documents: SessionDocuments, error: HaythamError) -> SessionStatus:

@@ -102,27 +102,27 @@ def _find_source(folder: str) -> machinery.FileFinder:
 
 def _needs_trust(session: SessionDocuments) -> bool:
     """Return whether a session runs code of its workflow or model, or stores its history in a place of its own."""
-    reading = session.read()
-    model = reading.manifest.value.model
-    return (model is not None and runs_code(model)) or _leads_elsewhere(reading)
+    view = session.read()
+    model = view.manifest.value.model
+    return (model is not None and runs_code(model)) or _leads_elsewhere(view)
 
 
-def _leads_elsewhere(reading: SessionView) -> bool:
+def _leads_elsewhere(view: SessionView) -> bool:
     """Return whether an agent's model is code, or the workflow names a place or a store for history or notes."""
-    policy, models = reading.workflow.policy, _models(reading)
-    if policy.storage_path is not None or policy.storage_type not in OURS or _note_store(reading) != FILES:
+    policy, models = view.workflow.policy, _models(view)
+    if policy.storage_path is not None or policy.storage_type not in OURS or _note_store(view) != FILES:
         return True
     return any(map(runs_code, models))
 
 
-def _note_store(reading: SessionView) -> str:
+def _note_store(view: SessionView) -> str:
     """Return the store of notes that a workflow uses; that of files if it uses none."""
-    return reading.workflow.memory.store if reading.workflow.memory.enabled else FILES
+    return view.workflow.memory.store if view.workflow.memory.enabled else FILES
 
 
-def _models(reading: SessionView) -> set[str]:
+def _models(view: SessionView) -> set[str]:
     """Return the models that agents name themselves."""
-    texts = agent_texts(reading.workflow_files().files)  # whose digest is checked: trust is by it
+    texts = agent_texts(view.workflow_files().files)  # whose digest is checked: trust is by it
     return {model for name, text in texts.items() for model in declared_models(read_agent(name, text))} - {INHERIT}
 
 
@@ -132,11 +132,11 @@ def _is_listed(session: SessionDocuments) -> bool:
 
 
 def _key(session: SessionDocuments) -> str:
-    reading = session.read()
-    value, kind = reading.manifest.value, reading.workflow.policy.storage_type
-    models = sorted({value.model or "", *_models(reading)})
+    view = session.read()
+    value, kind = view.manifest.value, view.workflow.policy.storage_type
+    models = sorted({value.model or "", *_models(view)})
     models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
-    notes = _note_store(reading)
+    notes = _note_store(view)
     models += [] if notes == FILES or is_note_store_registered(notes) else [f"python:{notes}"]
     code = code_digests(models, base=getattr(session.store, "base", None))
     return text_digest("\n".join([f"{value.workflow} {value.model or ''}", *code]))

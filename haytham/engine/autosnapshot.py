@@ -53,8 +53,8 @@ class AutoSnapshotter:
                 self.after_decision(phase, "approved")
 
     def _approval(self, phase: int) -> str:
-        reading = self._history.session.read()
-        return f"phase {phase}, attempt {reading.attempt(reading.phase(phase))}"
+        view = self._history.session.read()
+        return f"phase {phase}, attempt {view.attempt(view.phase(phase))}"
 
     def takes_after_agent(self, wanted: bool | None) -> bool:  # noqa: FBT001 - a value, not a switch
         """Return whether a snapshot or a step follows an agent's answer; `wanted` is what the agent's file says."""

@@ -120,10 +120,10 @@ class CallResult:
 class AgentInvoker:
     """Asks the agents of one session during one run."""
 
-    def __init__(self, session: SessionDocuments, events: Events, *, may_run_code: bool, ways: RunOptions) -> None:
+    def __init__(self, session: SessionDocuments, events: Events, *, may_run_code: bool, options: RunOptions) -> None:
         self._session, self._events = session, events
         self._may_run_code = may_run_code
-        self._ways = ways
+        self._options = options
         self._limits, self._before = BudgetLimits(), UsageTotal()
         self._taken: dict[str, Usage] = {}
         self.default_model: str | None = None
@@ -158,8 +158,8 @@ class AgentInvoker:
     async def invoke(self, task: Task, spec: AgentSpec) -> CallResult:
         """Ask an agent, model after model; what is no failure of it is raised, all else is in the answer."""
         answer = CallResult()
-        if self._ways.max_output_tokens is not None:
-            spec = replace(spec, max_output_tokens=self._ways.max_output_tokens)
+        if self._options.max_output_tokens is not None:
+            spec = replace(spec, max_output_tokens=self._options.max_output_tokens)
         for model in self._models(spec):
             answer.model = model
             try:
@@ -178,8 +178,8 @@ class AgentInvoker:
         return answer
 
     def _models(self, spec: AgentSpec) -> list[str]:
-        if self._ways.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
-            return [self._ways.model]
+        if self._options.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
+            return [self._options.model]
         return resolve_models(spec, self.default_model)
 
     def check_trusted(self, spec: AgentSpec) -> None:
@@ -193,7 +193,7 @@ class AgentInvoker:
 
     def _callable(self, agent: str, model: str) -> AgentFunction | None:
         """Return the callable that the caller passed for an agent, if the model stands for it."""
-        return self._ways.callables.get(agent) if model.startswith(_PYTHON) else None
+        return self._options.callables.get(agent) if model.startswith(_PYTHON) else None
 
     def _open(self, agent: str, model: str) -> Agent:
         function = self._callable(agent, model)
@@ -201,11 +201,11 @@ class AgentInvoker:
 
     def check_code(self, plan: SessionPlan, retry: int | None) -> None:
         """Refuse a callable of a phase that will run and cannot be imported, and untrusted code of a phase to retry."""
-        self.default_model = plan.reading.manifest.value.model
-        for place in plan.places:
-            is_retried = place.state.phase.number == retry
-            if is_retried or place.next_action.action in _RUNS:
-                for name in place.next_action.agents or place.state.phase.agents:
+        self.default_model = plan.view.manifest.value.model
+        for entry in plan.phases:
+            is_retried = entry.state.phase.number == retry
+            if is_retried or entry.next_action.action in _RUNS:
+                for name in entry.next_action.agents or entry.state.phase.agents:
                     spec = read_agent(name, plan.agent_file(name))
                     self._check_importable(spec)
                     if is_retried:
@@ -215,7 +215,7 @@ class AgentInvoker:
         """Refuse a Python callable that was not passed and cannot be imported."""
         for model in self._models(spec):
             is_local = model.startswith(_PYTHON) and not is_importable(model.removeprefix(_PYTHON))
-            if is_local and spec.name not in self._ways.callables:
+            if is_local and spec.name not in self._options.callables:
                 raise CallableNotImportable(spec.name, model)
 
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
@@ -230,11 +230,11 @@ class AgentInvoker:
                 raise
             except Exception as error:
                 tries = left if getattr(error, "retry", True) else 0
-                said = redact(describe_error(error), self._ways.secrets)
+                said = redact(describe_error(error), self._options.secrets)
                 self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=tries)
                 if not tries:
                     raise
-                await asyncio.sleep(self._ways.backoff * 2 ** (spec.retries - left))
+                await asyncio.sleep(self._options.backoff * 2 ** (spec.retries - left))
         raise AssertionError("an agent is asked at least once")
 
     async def _kept(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
@@ -300,7 +300,7 @@ class AgentInvoker:
 
     def _record(self, task: Task, outcome: Reply | Exception) -> None:
         """Keep an answer that was paid for; where that fails it is told, and the answer is worth no less."""
-        recorder = self._ways.recorder
+        recorder = self._options.recorder
         try:
             if recorder is not None and isinstance(outcome, Reply):
                 recorder.record(task, outcome)

@@ -70,14 +70,14 @@ class Runner:
         *,
         approve_as: str | None = None,
         may_run_code: bool = False,
-        ways: RunOptions = _DEFAULT_OPTIONS,
+        options: RunOptions = _DEFAULT_OPTIONS,
     ) -> None:
         self._session = session
         self._gate = ReviewGate(session)
         self._events = session.events = events
         self._approve_as = approve_as
-        self._secrets, self._memory = ways.secrets, ways.memory
-        self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, ways=ways)
+        self._secrets, self._memory = options.secrets, options.memory
+        self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=options)
         self._history = History(session, events=events, may_run_code=may_run_code)
         self._snapshotter = AutoSnapshotter(self._history)
         self._ran: tuple[Phase, bool] | None = None
@@ -155,28 +155,28 @@ class Runner:
 
     async def _run_again(self, plan: SessionPlan, number: int) -> RunResult | None:
         """Run one phase, whatever is left in phases before it, and stop at its gate."""
-        place = plan.phase(number)
-        if place.next_action.action not in ("run", "run again"):
+        entry = plan.phase(number)
+        if entry.next_action.action not in ("run", "run again"):
             return None
-        outcome = await self._run_phase(plan, place)
-        place = SessionPlan(self._session.read()).phase(number)
-        is_open = place.next_action.action == "gate" or (
-            place.state.stale_needs and place.state.phase.review == "required"
+        outcome = await self._run_phase(plan, entry)
+        entry = SessionPlan(self._session.read()).phase(number)
+        is_open = entry.next_action.action == "gate" or (
+            entry.state.stale_needs and entry.state.phase.review == "required"
         )
-        return self._stop_at_gate(place) if outcome is None and is_open else outcome
+        return self._stop_at_gate(entry) if outcome is None and is_open else outcome
 
     def _refresh_plan(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
         """Return the plan, once decisions made in an editor are bound to their texts."""
         plan = self._plan(previous)
         self._report_revisions(plan)
-        if any(place.has_unbound_decision for place in plan.places):
+        if any(entry.has_unbound_decision for entry in plan.phases):
             for bound in self._gate.bind_editor_decisions(by):
                 self._snapshotter.after_decision(bound.phase, bound.decision)
                 self._memory.learn([bound.phase])
             plan = self._plan(None)
         self._report_refused(plan)
         self._session.use_plan(plan)
-        self._invoker.default_model = plan.reading.manifest.value.model
+        self._invoker.default_model = plan.view.manifest.value.model
         return plan
 
     def _plan(self, previous: SessionPlan | None) -> SessionPlan:
@@ -193,69 +193,69 @@ class Runner:
         while not numbers <= looked_at:
             plan = SessionPlan(view, previous=plan, numbers=numbers - looked_at)
             looked_at |= numbers
-            place = plan.next
-            if place is None or self._ends_run(place):
+            entry = plan.next
+            if entry is None or self._ends_run(entry):
                 return self._plan_all(view)
-            numbers = {place.number, *(needed.number for needed in plan.needed(place.state.phase))}
+            numbers = {entry.number, *(needed.number for needed in plan.needed(entry.state.phase))}
         return plan
 
     def _plan_all(self, view: SessionView) -> SessionPlan:
         self._planned_at = clock.monotonic()
         return SessionPlan(view)
 
-    def _ends_run(self, place: PhasePlan) -> bool:
-        action = place.next_action.action
+    def _ends_run(self, entry: PhasePlan) -> bool:
+        action = entry.next_action.action
         return action in ("rejected", "write") or (action == "gate" and self._approve_as is None)
 
     def _report_refused(self, plan: SessionPlan) -> None:
         """Emit, once a run, that a decision in a file does not count, and why."""
-        for place in plan.places:
-            number, why = place.state.phase.number, str(place.refused)
-            if place.refused is not None and (number, why) not in self._refused:
+        for entry in plan.phases:
+            number, why = entry.state.phase.number, str(entry.refused)
+            if entry.refused is not None and (number, why) not in self._refused:
                 self._refused.add((number, why))
                 self._events.emit("decision_refused", phase=number, why=why)
 
     def _report_revisions(self, plan: SessionPlan) -> None:
         """Emit, once for each text, that a person revised it, before the review of it is."""
-        for place in plan.places:
-            feedback = place.state.feedback
+        for entry in plan.phases:
+            feedback = entry.state.feedback
             reviewed = {} if feedback is None or feedback.decision is None else feedback.texts
-            for agent, output in place.state.outputs.items():
-                revision = (place.number, agent, output.text)
+            for agent, output in entry.state.outputs.items():
+                revision = (entry.number, agent, output.text)
                 if output.revised and reviewed.get(agent) != output.text and revision not in self._revisions:
                     self._revisions.add(revision)
-                    self._events.emit_revised_once(phase=place.number, agent=agent, text=output.text)
+                    self._events.emit_revised_once(phase=entry.number, agent=agent, text=output.text)
 
     async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""
-        place = plan.next
-        if place is None or place.next_action.action != "gate":
+        entry = plan.next
+        if entry is None or entry.next_action.action != "gate":
             self._snapshot_phase()
-        if place is None:
+        if entry is None:
             self._snapshotter.on_completed()
             return RunResult("completed")
-        step, phase = place.next_action.action, place.state.phase
+        step, phase = entry.next_action.action, entry.state.phase
         if step == "rejected":
             return RunResult("rejected", phase.number)
         if step == "write":
-            why = f"{place.next_action.reason}: {output_paths(plan.reading, phase, place.next_action.agents)}"
-            return RunResult("waiting", phase.number, why, place.next_action.agents)
+            why = f"{entry.next_action.reason}: {output_paths(plan.view, phase, entry.next_action.agents)}"
+            return RunResult("waiting", phase.number, why, entry.next_action.agents)
         if step in ("next attempt", "run again"):
-            self._snapshotter.before_rerun(phase, place.next_action.reason or step)
+            self._snapshotter.before_rerun(phase, entry.next_action.reason or step)
         if step == "next attempt":
             self._gate.start_attempt(phase.number)
             return None
         if step in ("run", "run again"):
-            return await self._run_phase(plan, place)
-        return self._stop_at_gate(place)
+            return await self._run_phase(plan, entry)
+        return self._stop_at_gate(entry)
 
-    def _stop_at_gate(self, place: PhasePlan) -> RunResult | None:
-        phase = place.state.phase
-        if not place.is_presented:
-            self._gate.open_review(phase.number, place.next_action.reason)
+    def _stop_at_gate(self, entry: PhasePlan) -> RunResult | None:
+        phase = entry.state.phase
+        if not entry.is_presented:
+            self._gate.open_review(phase.number, entry.next_action.reason)
         self._snapshot_phase()
         if self._approve_as is None:
-            return RunResult("waiting", phase.number, place.next_action.reason)
+            return RunResult("waiting", phase.number, entry.next_action.reason)
         bound = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
         self._snapshotter.after_decision(phase.number, bound.decision)
         self._memory.learn([phase.number])
@@ -268,9 +268,9 @@ class Runner:
             self._ran = None
             self._snapshotter.after_phase(phase, done=done)
 
-    async def _run_phase(self, plan: SessionPlan, place: PhasePlan) -> RunResult | None:
+    async def _run_phase(self, plan: SessionPlan, entry: PhasePlan) -> RunResult | None:
         """Run agents of a phase, in parallel or in order, and save its checkpoint."""
-        phase, agents = place.state.phase, place.next_action.agents
+        phase, agents = entry.state.phase, entry.next_action.agents
         run = self._phase_run = PhaseRun(phase, clock.now(), clock.monotonic(), set(agents))
         first = agents[:1] if phase.run == "sequential" else agents
         asked = self._ask(plan, phase, first, agents)
@@ -315,7 +315,7 @@ class Runner:
         return asked
 
     def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
-        task, spec = plan.build_request(phase, name, read_state(plan.reading), self._memory.recall)
+        task, spec = plan.build_request(phase, name, read_state(plan.view), self._memory.recall)
         self._invoker.check_trusted(spec)
         history, on_text = SessionTaskSnapshots(self._history), partial(self._tell, phase.number, name)
         return replace(task, history=history, on_text=on_text), spec
@@ -357,9 +357,9 @@ class Runner:
         phase, failed = changes.view.require_phase(run.phase.number), run.named("failed")
         unwritten = accept_written(changes, phase)
         status = "failed" if failed else "in_progress" if unwritten else "completed"
-        reading = changes.view
-        outputs = {name: document.value for name, document in reading.outputs(phase).items()}
-        costs = self._ledger_costs(reading, phase)
+        view = changes.view
+        outputs = {name: document.value for name, document in view.outputs(phase).items()}
+        costs = self._ledger_costs(view, phase)
         rows = [
             {"agent_name": name, "status": outputs[name].status, "cost": costs.get(name)}
             for name in phase.agents
@@ -371,7 +371,7 @@ class Runner:
             "started": run.started,
             "completed": clock.now() if status == "completed" else None,
             "duration": round(clock.monotonic() - run.begun, 3),
-            "retry_count": reading.attempt(phase) - 1,
+            "retry_count": view.attempt(phase) - 1,
             "execution_mode": modes[phase.run],
         }
         if failed:
@@ -382,12 +382,12 @@ class Runner:
             changes.refresh_manifest()  # a snapshot follows
         run.status = status
 
-    def _ledger_costs(self, reading: SessionView, phase: Phase) -> dict[str, float | None]:
+    def _ledger_costs(self, view: SessionView, phase: Phase) -> dict[str, float | None]:
         """Return the cost of each agent of a phase in this attempt, by the spend file, else by the checkpoint."""
-        before, attempt = reading.checkpoint(phase), reading.attempt(phase)
+        before, attempt = view.checkpoint(phase), view.attempt(phase)
         known = {} if before is None else {row.agent_name: row.cost for row in before.value.ledger}
         known |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
-        return known | reading.spending().costs(phase.number, attempt)
+        return known | view.spending().costs(phase.number, attempt)
 
     def _tell(self, phase: int, agent: str, text: str) -> None:
         """Show a piece of an answer while it is being written; it is not kept before it is whole."""
@@ -493,5 +493,5 @@ class Runner:
         """Return what to raise where the session's folder was renamed or removed; None while it is in its place."""
         if self._session.is_in_place:
             return None
-        place = session_prefix(self._session.project_id, self._session.session_id)
-        return SessionMoved(place, self._session.prefix if self._invoker.follow() else None, self._kept_aside)
+        entry = session_prefix(self._session.project_id, self._session.session_id)
+        return SessionMoved(entry, self._session.prefix if self._invoker.follow() else None, self._kept_aside)

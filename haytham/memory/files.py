@@ -45,7 +45,7 @@ class NoteFiles:
         with self._store.lock(prefix[:-1]):
             self._store.ensure_folder(prefix)
             try:
-                self._documents.write(MemoryNote, key, value, shown={}, over=None)
+                self._documents.write(MemoryNote, key, value, derived_values={}, previous=None)
             except WriteConflict:
                 return False
         return True
@@ -67,7 +67,7 @@ class NoteFiles:
             document = self._require(user, note_id)
             value = replace(_with_text(document.value, text), tags=tags)
             if value != document.value:
-                document = self._documents.write(MemoryNote, document.key, value, shown={}, over=document)
+                document = self._documents.write(MemoryNote, document.key, value, derived_values={}, previous=document)
             return _note(note_id, document.value)
 
     def delete(self, user: str, note_id: str) -> None:
@@ -101,7 +101,7 @@ class NoteFiles:
         with self._store.lock(paths.memory_prefix(user)[:-1]):
             value = replace(_with_text(before.value, after.value.text), tags=after.value.tags)
             if value.history != after.value.history:
-                after = self._documents.write(MemoryNote, key, value, shown={}, over=after)
+                after = self._documents.write(MemoryNote, key, value, derived_values={}, previous=after)
         return _note(note_id, after.value)
 
     def _versions(self, user: str) -> dict[str, object | None]:

@@ -89,8 +89,8 @@ def archive(changes: Transaction, phase: Phase, *, move: bool, attempt: int | No
 def write_feedback(changes: Transaction, phase: Phase, feedback: UserFeedback) -> None:
     """Write the feedback on a phase over the present one."""
     key = changes.view.phase_prefix(phase) + paths.FEEDBACK
-    over = changes.view.feedback(phase)
-    changes.write(UserFeedback, key, feedback, shown=derived_feedback(phase), over=over)
+    previous = changes.view.feedback(phase)
+    changes.write(UserFeedback, key, feedback, derived_values=derived_feedback(phase), previous=previous)
 
 
 def is_left_over(view: SessionView, phase: Phase) -> bool:

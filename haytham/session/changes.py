@@ -166,14 +166,14 @@ class Transaction:
         key: str,
         value: D | Mapping[str, Any],
         *,
-        shown: Mapping[str, Any],
-        over: StoredDocument[D] | None,
+        derived_values: Mapping[str, Any],
+        previous: StoredDocument[D] | None,
         is_derived: bool = False,
     ) -> None:
         """Write a document over the one that was read; one that cannot be read is never overwritten."""
-        if over is not None and (over.faults or over.unknown_text):
-            raise InvalidDocument(over.faults or over.unknown_text)
-        self.view.cache(self._documents.write(model, key, value, shown=shown, over=over))
+        if previous is not None and (previous.faults or previous.unknown_text):
+            raise InvalidDocument(previous.faults or previous.unknown_text)
+        self.view.cache(self._documents.write(model, key, value, derived_values=derived_values, previous=previous))
         if is_derived:
             self._derived.add(key)
         else:
@@ -211,11 +211,11 @@ class Transaction:
 
     def write_checkpoint(self, phase: Phase, value: PhaseCheckpoint, *, is_derived: bool = False) -> None:
         """Write a phase's record over the one that was read."""
-        over, phases = self.view.checkpoint(phase), self.view.phases
-        if over is not None and not over.faults and over.parsed.derived_edited:
-            report_problems(over.derived_mismatches(derived_checkpoint(over.value, phases)))
-        key, shown = self.view.phase_prefix(phase) + paths.CHECKPOINT, derived_checkpoint(value, phases)
-        self.write(PhaseCheckpoint, key, value, shown=shown, over=over, is_derived=is_derived)
+        previous, phases = self.view.checkpoint(phase), self.view.phases
+        if previous is not None and not previous.faults and previous.parsed.derived_edited:
+            report_problems(previous.derived_mismatches(derived_checkpoint(previous.value, phases)))
+        key, derived_values = self.view.phase_prefix(phase) + paths.CHECKPOINT, derived_checkpoint(value, phases)
+        self.write(PhaseCheckpoint, key, value, derived_values=derived_values, previous=previous, is_derived=is_derived)
 
     def save_checkpoint(
         self, phase: Phase, facts: Mapping[str, Any], given: list[LedgerRow], *, report: bool = True
@@ -244,11 +244,13 @@ class Transaction:
             **facts,
             "text": text,
         }
-        over = self.view.output(phase, agent)
+        previous = self.view.output(phase, agent)
         key = self.view.phase_prefix(phase) + paths.output_file(agent)
-        self.write(AgentOutput, key, value, shown=derived_output(phase, agent), over=over)
+        self.write(AgentOutput, key, value, derived_values=derived_output(phase, agent), previous=previous)
         self._outputs.append((phase, agent))
-        checkpoint = self._update_ledger(phase, AgentOutput.from_value(value), None if over is None else over.value)
+        checkpoint = self._update_ledger(
+            phase, AgentOutput.from_value(value), None if previous is None else previous.value
+        )
         if checkpoint is not None and "task" not in facts:
             rows = [row for row in checkpoint.ledger if row.agent_name == agent]
             self._report_spending(phase, checkpoint, rows)
@@ -258,9 +260,11 @@ class Transaction:
         key = f"{self.view.phase_prefix(phase)}{paths.TASKS}{paths.output_file(task.agent)}"
         parts = tuple(TaskPart(part=part, digest=digest) for part, digest in task.parts.items())
         value = TaskRecord(agent=task.agent, phase=phase.number, attempt=task.attempt, parts=parts, prompt=task.prompt)
-        over = self._documents.find(TaskRecord, key)
-        if over is None or over.faults or over.value != value:
-            self.write(TaskRecord, key, value, shown={"agent_title": paths.humanize(task.agent)}, over=over)
+        previous = self._documents.find(TaskRecord, key)
+        if previous is None or previous.faults or previous.value != value:
+            self.write(
+                TaskRecord, key, value, derived_values={"agent_title": paths.humanize(task.agent)}, previous=previous
+            )
 
     def _update_ledger(self, phase: Phase, output: AgentOutput, before: AgentOutput | None) -> PhaseCheckpoint | None:
         """Show in the checkpoint what an agent's file says now; return its value, None if it cannot be rendered."""
@@ -316,25 +320,27 @@ class Transaction:
         """Write the manifest: with facts that changed, or if what it shows is out of date and rendering is due."""
         if self._is_manifest_final:
             return
-        over = self.view.manifest
-        value = over.value if self._manifest is None else self._manifest
-        is_home = value != over.value
+        previous = self.view.manifest
+        value = previous.value if self._manifest is None else self._manifest
+        is_home = value != previous.value
         if not is_home and not (self._derives_manifest or self._manifest is not None):
             self._session.is_manifest_behind = True
             return
         self._session.is_manifest_behind = False
         if is_home:
-            self._render_manifest(over, value)
+            self._render_manifest(previous, value)
             return
-        with derived_only(over.key):
-            self._render_manifest(over, value)
+        with derived_only(previous.key):
+            self._render_manifest(previous, value)
 
-    def _render_manifest(self, over: StoredDocument[SessionManifest], value: SessionManifest) -> None:
-        shown = derived_manifest(self._session.summarize(self.view, value))
-        is_same = value == over.value
-        if is_same and not over.problems and not over.derived_mismatches(shown):
+    def _render_manifest(self, previous: StoredDocument[SessionManifest], value: SessionManifest) -> None:
+        derived_values = derived_manifest(self._session.summarize(self.view, value))
+        is_same = value == previous.value
+        if is_same and not previous.problems and not previous.derived_mismatches(derived_values):
             return
-        self.write(SessionManifest, over.key, value, shown=shown, over=over, is_derived=is_same)
+        self.write(
+            SessionManifest, previous.key, value, derived_values=derived_values, previous=previous, is_derived=is_same
+        )
 
     def _without_derived(self, batch: Batch) -> Batch:
         """Return the part of a batch that must be written: no derived documents, and nothing that is in place."""

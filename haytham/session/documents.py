@@ -87,22 +87,24 @@ class StoredDocument(Generic[D_co]):
         """All problems, those of what is only shown among them."""
         return (*(problem.with_file(self.key) for problem in self.parsed.problems), *self.conflicts)
 
-    def problem(self, message: str, field: str, *, shown: bool = False) -> Problem:
+    def problem(self, message: str, field: str, *, derived_values: bool = False) -> Problem:
         """Return a problem of this document at the place of a field; `shown` marks a derived copy."""
         seat = load_schema(self.kind).field_by_name.get(field)
         section, label = seat.place if seat is not None else (None, "title")
-        return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key, derived=shown)
+        return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key, derived=derived_values)
 
-    def derived_mismatches(self, shown: Mapping[str, Any]) -> list[Problem]:
+    def derived_mismatches(self, derived_values: Mapping[str, Any]) -> list[Problem]:
         """Return a problem for each derived part that is out of date."""
         title = load_schema(self.kind).title_parts[1]
         found = [
-            (name, said, shown.get(title or "" if name == TITLE else name))
+            (name, said, derived_values.get(title or "" if name == TITLE else name))
             for name, said in self.parsed.derived.items()
         ]
         return [
             self.problem(
-                f"shows {short_repr(said)}, and is {short_repr(is_so)}; the next save draws it anew", name, shown=True
+                f"shows {short_repr(said)}, and is {short_repr(is_so)}; the next save draws it anew",
+                name,
+                derived_values=True,
             )
             for name, said, is_so in found
             if said != is_so
@@ -179,13 +181,13 @@ class DocumentRepository:
         key: str,
         value: D | Mapping[str, Any],
         *,
-        shown: Mapping[str, Any],
-        over: StoredDocument[D] | None,
+        derived_values: Mapping[str, Any],
+        previous: StoredDocument[D] | None,
     ) -> StoredDocument[D]:
         """Render a document and store it in the place of the one that was read before, or of none."""
-        text, parsed = render_verified(load_schema(model.KIND), _plain_value(value), shown)
+        text, parsed = render_verified(load_schema(model.KIND), _plain_value(value), derived_values)
         data = text.encode()
-        digest = self.store.write(key, data, expect=ABSENT if over is None else over.digest)
+        digest = self.store.write(key, data, expect=ABSENT if previous is None else previous.digest)
         if len(data) <= _LARGEST_KEPT:
             _KEPT.put((model, digest), parsed)
         return StoredDocument(model, key, data, parsed)

@@ -33,10 +33,10 @@ class ReviewFiles:
 
     def open_review(self) -> None:
         """Present the phase, where it waits and nothing to answer in lies there yet."""
-        reading = self._session.read()
-        phase = reading.phase(self._number)
+        view = self._session.read()
+        phase = view.phase(self._number)
         try:
-            is_ready = reading.feedback(phase) is None and bool(reading.texts(phase))
+            is_ready = view.feedback(phase) is None and bool(view.texts(phase))
         except InvalidDocument:
             return
         if is_ready:
@@ -56,12 +56,12 @@ class ReviewFiles:
 
     def faults(self) -> list[Problem]:
         """Return what cannot be read in the files, contradicting decisions included."""
-        reading = self._session.read()
-        phase = reading.phase(self._number)
+        view = self._session.read()
+        phase = view.phase(self._number)
         found: list[Problem] = []
         for agent in paths.output_agents(self.files()):
-            found += _faults(partial(_value, reading, phase, agent))
-        return found + [fault for fault in _faults(partial(reading.review, phase)) if fault not in found]
+            found += _faults(partial(_value, view, phase, agent))
+        return found + [fault for fault in _faults(partial(view.review, phase)) if fault not in found]
 
     def note_faults(self) -> None:
         """Write each fault into the file that it is in, under its title."""
@@ -85,12 +85,12 @@ class ReviewFiles:
             self._session.store.write(key, after, expect=bytes_digest(before))
 
     def _folder(self) -> str:
-        reading = self._session.read()
-        return reading.phase_prefix(reading.phase(self._number))
+        view = self._session.read()
+        return view.phase_prefix(view.phase(self._number))
 
 
-def _value(reading: SessionView, phase: Phase, agent: str) -> None:
-    document = reading.output(phase, agent)
+def _value(view: SessionView, phase: Phase, agent: str) -> None:
+    document = view.output(phase, agent)
     if document is not None and document.faults:
         raise InvalidDocument(document.faults)
 

@@ -34,14 +34,14 @@ def no_notes(_query: str) -> str:
 class TaskInputs:
     """The tasks of a session, as its documents are now."""
 
-    def __init__(self, reading: SessionView, skipped: Mapping[int, str] | None = None) -> None:
-        self._reading = reading
+    def __init__(self, view: SessionView, skipped: Mapping[int, str] | None = None) -> None:
+        self._view = view
         if skipped is not None:
             self.skipped_phases = skipped
 
     @cached_property
     def _files(self) -> Mapping[str, bytes]:
-        return self._reading.workflow_files().files
+        return self._view.workflow_files().files
 
     def take_over(self, before: TaskInputs) -> None:
         """Use the workflow's files that were read before, if they were."""
@@ -63,7 +63,7 @@ class TaskInputs:
     def contract_faults(self, phase: Phase) -> dict[str, list[Problem]]:
         """Return what breaks the contract in the texts of a phase as they are now, by agent."""
         found: dict[str, list[Problem]] = {}
-        for agent, text in self._reading.texts(phase).items():
+        for agent, text in self._view.texts(phase).items():
             contract = self.contract(read_agent(agent, self.agent_files[agent])) if agent in self.agent_files else None
             if contract is not None and (problems := contract.validate(text)):
                 found[agent] = problems
@@ -72,7 +72,7 @@ class TaskInputs:
     @cached_property
     def skipped_phases(self) -> Mapping[int, str]:
         """Return the phases that are skipped, and why."""
-        return skipped_phases(self._reading)
+        return skipped_phases(self._view)
 
     def task(self, phase: Phase, agent: str) -> Task:
         """Return the task that an agent of a phase would get now."""
@@ -82,16 +82,16 @@ class TaskInputs:
             agent_file=self.agent_files[agent],
             phase=phase.number,
             phase_name=phase.name,
-            attempt=self._reading.attempt(phase),
-            idea=self._reading.idea,
+            attempt=self._view.attempt(phase),
+            idea=self._view.idea,
             inputs=tuple(given for need in needed for given in self._inputs(need)),
             comments={f"phase {need.number}": text for need in needed if (text := self._comments(need))},
             other_comments={name: text for need in self._needs(phase) for name, text in self._other_comments(need)},
             skipped_phases=self._left_out(phase),
             earlier_outputs=self._before(phase, agent),
             previous=self._previous(phase, agent),
-            evidence=self._reading.evidence,
-            request=self._reading.request(phase),
+            evidence=self._view.evidence,
+            request=self._view.request(phase),
         )
 
     def request(self, phase: Phase, agent: str, state: Mapping[str, Any], recall: Recall) -> tuple[Task, AgentSpec]:
@@ -102,42 +102,42 @@ class TaskInputs:
             task,
             state=state,
             contract=self.contract(spec),
-            preferences=self._reading.preferences,
+            preferences=self._view.preferences,
             memory=recall(f"{task.idea}\n{phase.name}\n{spec.description}"),
         )
         return replace(task, prompt=build_prompt(task, spec)), spec
 
     def current_digests(self, phase: Phase) -> dict[str, str]:
         """Return the digest of the task that each agent with an output on record would get now."""
-        outputs = self._reading.outputs(phase)
+        outputs = self._view.outputs(phase)
         known = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.task is not None]
         return {agent: self.task(phase, agent).digest for agent in known}
 
     def _needs(self, phase: Phase) -> list[Phase]:
-        return [need for need in self._reading.phases if need.number in phase.needs]
+        return [need for need in self._view.phases if need.number in phase.needs]
 
     def _inputs(self, need: Phase) -> list[PhaseInput]:
-        return [PhaseInput(need.number, need.name, agent, text) for agent, text in self._reading.texts(need).items()]
+        return [PhaseInput(need.number, need.name, agent, text) for agent, text in self._view.texts(need).items()]
 
     def _comments(self, need: Phase) -> str:
         """Return the comments that a phase was approved with; they stay until another approval has some."""
-        return next((text for _, text in phase_comments(self._reading, need, "approved")), "")
+        return next((text for _, text in phase_comments(self._view, need, "approved")), "")
 
     def _other_comments(self, need: Phase) -> Iterator[tuple[str, str]]:
         """Yield the comments on a phase that came with other decisions, by phase and occasion."""
         if need.number not in self.skipped_phases:
-            for number, text in reversed(list(phase_comments(self._reading, need, "changes"))):
+            for number, text in reversed(list(phase_comments(self._view, need, "changes"))):
                 yield f"phase {need.number}, asked for in attempt {number}", text
             return
-        for number, text in phase_comments(self._reading, need, "skip"):
-            if number == self._reading.attempt(need):
+        for number, text in phase_comments(self._view, need, "skip"):
+            if number == self._view.attempt(need):
                 yield f"phase {need.number}, which was skipped", text
 
     def _left_out(self, phase: Phase) -> tuple[SkippedPhase, ...]:
         used = {need.number for need in self._needs(phase) if need.number not in self.skipped_phases}
         return tuple(
             SkippedPhase(need.number, need.name, self.skipped_phases.get(need.number, "it is not in this mode"))
-            for need in self._reading.workflow.phases
+            for need in self._view.workflow.phases
             if need.number in phase.needs and need.number not in used
         )
 
@@ -145,7 +145,7 @@ class TaskInputs:
         """In a sequential phase, the texts of the agents before this one."""
         if phase.run != "sequential":
             return {}
-        texts = self._reading.texts(phase)
+        texts = self._view.texts(phase)
         earlier = phase.agents[: phase.agents.index(agent)]
         return {name: texts[name] for name in earlier if name in texts}
 
@@ -171,24 +171,24 @@ class TaskInputs:
 
         Those ended with changes requested, or were run again although a person had revised the page or said something.
         """
-        for number in range(self._reading.attempt(phase) - 1, 0, -1):
-            feedback = self._reading.earlier_feedback(phase, number)
+        for number in range(self._view.attempt(phase) - 1, 0, -1):
+            feedback = self._view.earlier_feedback(phase, number)
             if feedback is None or not (feedback.superseded or parse_decision(feedback) == "changes"):
                 continue
             if parse_decision(feedback) == "changes" and agent not in asked_agents(feedback, phase.agents):
                 continue  # its output moved on unchanged
-            found = self._reading.archived_attempt(phase, number)
+            found = self._view.archived_attempt(phase, number)
             if agent in found.revised or _is_about_changes(feedback):
                 yield number, found, feedback
 
 
-def phase_comments(reading: SessionView, phase: Phase, decision: Decision) -> Iterator[tuple[int, str]]:
+def phase_comments(view: SessionView, phase: Phase, decision: Decision) -> Iterator[tuple[int, str]]:
     """Yield attempt and comments of each review of a phase that made a decision and says something, the last first."""
-    present, review = reading.feedback(phase), reading.review(phase)
+    present, review = view.feedback(phase), view.review(phase)
     if present is not None and review is not None and review.decision == decision and _text(present.value):
         yield present.value.attempt, _text(present.value)
-    for number in range(reading.attempt(phase) - 1, 0, -1):
-        feedback = reading.earlier_feedback(phase, number)
+    for number in range(view.attempt(phase) - 1, 0, -1):
+        feedback = view.earlier_feedback(phase, number)
         if feedback is not None and parse_decision(feedback) == decision and _text(feedback):
             yield number, _text(feedback)
 

@@ -265,70 +265,70 @@ class SessionPlan:
     """
 
     def __init__(
-        self, reading: SessionView, *, previous: SessionPlan | None = None, numbers: Collection[int] = ()
+        self, view: SessionView, *, previous: SessionPlan | None = None, numbers: Collection[int] = ()
     ) -> None:
-        self.reading = reading
+        self.view = view
         self.is_complete = previous is None
         self._skipped: dict[int, str] = {}
-        self.inputs = TaskInputs(reading, self._skipped)
-        self._has_conditions = has_conditions(reading)
-        self._outcomes = outcomes_outside(reading) if self._has_conditions else {}
-        self.places: list[PhasePlan] = []
+        self.inputs = TaskInputs(view, self._skipped)
+        self._has_conditions = has_conditions(view)
+        self._outcomes = outcomes_outside(view) if self._has_conditions else {}
+        self.phases: list[PhasePlan] = []
         known = {}
         if previous is None:
-            _check_folders(reading)
+            _check_folders(view)
         else:
             self.inputs.take_over(previous.inputs)
-            known = {place.number: place for place in previous.places if place.number not in numbers}
+            known = {entry.number: entry for entry in previous.phases if entry.number not in numbers}
         self._stale: set[int] = set()
-        for phase in reading.phases:
-            self._add(known.get(phase.number) or self._place(phase))
+        for phase in view.phases:
+            self._add(known.get(phase.number) or self._plan_phase(phase))
 
-    def _add(self, place: PhasePlan) -> None:
-        self.places.append(place)
-        if place.state.skipped is not None:
-            self._skipped[place.number] = place.state.skipped
-        if place.stale:
-            self._stale.add(place.number)
-        if place.outcome is not None:
-            self._outcomes[place.state.phase.slug] = place.outcome
+    def _add(self, entry: PhasePlan) -> None:
+        self.phases.append(entry)
+        if entry.state.skipped is not None:
+            self._skipped[entry.number] = entry.state.skipped
+        if entry.stale:
+            self._stale.add(entry.number)
+        if entry.outcome is not None:
+            self._outcomes[entry.state.phase.slug] = entry.outcome
 
     @property
     def next(self) -> PhasePlan | None:
         """The first phase that resume has something to do with."""
-        return next((place for place in self.places if not place.is_done), None)
+        return next((entry for entry in self.phases if not entry.is_done), None)
 
     def phase(self, number: int) -> PhasePlan:
         """Return a phase by its number."""
-        return next(place for place in self.places if place.number == number)
+        return next(entry for entry in self.phases if entry.number == number)
 
     def needed(self, phase: Phase) -> list[PhasePlan]:
         """Return the phases that a phase needs, directly or through others."""
         numbers = set(phase.needs)
-        for place in reversed(self.places):
-            if place.state.phase.number in numbers:
-                numbers |= set(place.state.phase.needs)
-        return [place for place in self.places if place.state.phase.number in numbers]
+        for entry in reversed(self.phases):
+            if entry.state.phase.number in numbers:
+                numbers |= set(entry.state.phase.needs)
+        return [entry for entry in self.phases if entry.state.phase.number in numbers]
 
     def changed_by_step(self) -> set[int]:
         """Return the phases whose entries the next step may change: its own, and finished ones that need it."""
         if self.next is None:
             return set()
         number = self.next.number
-        return {number, *(place.number for place in self.dependents(number) if place.state.outputs)}
+        return {number, *(entry.number for entry in self.dependents(number) if entry.state.outputs)}
 
     def dependents(self, number: int) -> list[PhasePlan]:
         """Return the phases that need a phase, directly or through others."""
-        numbers, places = {number}, []
-        for place in self.places:
-            if numbers.intersection(place.state.phase.needs):
-                numbers.add(place.number)
-                places.append(place)
-        return places
+        numbers, phases = {number}, []
+        for entry in self.phases:
+            if numbers.intersection(entry.state.phase.needs):
+                numbers.add(entry.number)
+                phases.append(entry)
+        return phases
 
     def unfinished_needs(self, number: int) -> list[int]:
         """Return the phases with work left that a phase needs, directly or through others."""
-        return [place.state.phase.number for place in self.needed(self.reading.phase(number)) if not place.is_done]
+        return [entry.state.phase.number for entry in self.needed(self.view.phase(number)) if not entry.is_done]
 
     def task(self, phase: Phase, agent: str) -> Task:
         """Return the task that an agent would get now."""
@@ -344,56 +344,56 @@ class SessionPlan:
         """Return the text of an agent's file."""
         return self.inputs.agent_files[agent]
 
-    def _place(self, phase: Phase) -> PhasePlan:
-        checkpoint = self.reading.checkpoint(phase)
+    def _plan_phase(self, phase: Phase) -> PhasePlan:
+        checkpoint = self.view.checkpoint(phase)
         status = "pending" if checkpoint is None else checkpoint.value.status
-        why = skip_reason(self.reading, phase, self._outcomes)
+        why = skip_reason(self.view, phase, self._outcomes)
         if why is not None:
             self._skipped[phase.number] = why
-        lost = () if why is not None else self.reading.lost_outputs(phase)
+        lost = () if why is not None else self.view.lost_outputs(phase)
         facts = PhaseState(
             phase,
             "requires_retry" if status == "completed" and set(lost) & set(phase.agents) else status,
-            self.reading.attempt(phase),
+            self.view.attempt(phase),
             {} if why is not None else self._outputs(phase),
             self._feedback(phase),
             skipped=why,
             stale_needs=tuple(sorted(self._stale & set(phase.needs))),
-            by_program=not self.reading.task_agents(phase),
+            by_program=not self.view.task_agents(phase),
             lost=lost,
         )
         refused = self._refused(facts)
         if refused is not None and facts.feedback is not None:
             facts = replace(facts, feedback=replace(facts.feedback, decision=None))
-        outcome = phase_outcome(self.reading, phase, why) if self._has_conditions else None
+        outcome = phase_outcome(self.view, phase, why) if self._has_conditions else None
         return PhasePlan(
             facts,
             next_action(facts),
             refused,
             outcome,
             None if checkpoint is None else checkpoint.value,
-            self.reading.review(phase),
+            self.view.review(phase),
             self._times(phase, is_skipped=why is not None),
         )
 
     def _times(self, phase: Phase, *, is_skipped: bool) -> tuple[str, ...]:
         """Return when outputs of a phase were written and its review was given."""
         if is_skipped:
-            return tuple(self.reading.phase_times(phase))
-        feedback = self.reading.feedback(phase)
+            return tuple(self.view.phase_times(phase))
+        feedback = self.view.feedback(phase)
         reviewed = None if feedback is None else feedback.value.timestamp
-        written = [facts.executed for facts in self.reading.output_facts(phase).values()]
+        written = [facts.executed for facts in self.view.output_facts(phase).values()]
         return (*([] if reviewed is None else [reviewed]), *written)
 
     def _refused(self, facts: PhaseState) -> RefusedDecision | None:
         """Why a decision that nothing has bound yet does not count."""
-        document, feedback = self.reading.feedback(facts.phase), facts.current_feedback
+        document, feedback = self.view.feedback(facts.phase), facts.current_feedback
         if document is None or feedback is None or document.value.bound_decision == feedback.decision:
             return None
         return approval_problem(facts, feedback.decision)
 
     def _outputs(self, phase: Phase) -> dict[str, OutputState]:
-        return {agent: self._output(phase, agent, facts) for agent, facts in self.reading.output_facts(phase).items()}
+        return {agent: self._output(phase, agent, facts) for agent, facts in self.view.output_facts(phase).items()}
 
     def _output(self, phase: Phase, agent: str, facts: OutputFacts) -> OutputState:
         known = OutputState(facts.status, facts.text, facts.agent_digest, facts.task, facts.task or "")
@@ -406,11 +406,11 @@ class SessionPlan:
         """Return the parts of a task that have changed since it was answered."""
         if due.digest == task:
             return ()
-        before = self.reading.task_parts(phase, due.agent)
+        before = self.view.task_parts(phase, due.agent)
         return tuple(name for name in {**before, **due.parts} if before.get(name) != due.parts.get(name))
 
     def _feedback(self, phase: Phase) -> ReviewState | None:
-        document, review = self.reading.feedback(phase), self.reading.review(phase)
+        document, review = self.view.feedback(phase), self.view.review(phase)
         if document is None or review is None:
             return None
         rows = document.value.reviewed_content
@@ -440,55 +440,55 @@ def _check_folders(view: SessionView) -> None:
         raise InvalidDocument([Problem(message, file=view.prefix + folder) for folder in unknown])
 
 
-def summarize(reading: SessionView, manifest: SessionManifest | None = None) -> Summary:
+def summarize(view: SessionView, manifest: SessionManifest | None = None) -> Summary:
     """Return all that follows from a session's documents, with the manifest that is there or about to be written.
 
     InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
     `unreadable`, and what the checkpoints say is told all the same.
     """
-    checkpoints = {phase.number: record.value for phase in reading.phases if (record := reading.checkpoint(phase))}
-    for phase in reading.phases:
-        reading.decision(phase)
-    is_closed = (manifest or reading.manifest.value).closed is not None
-    facts = Summary(manifest or reading.manifest.value, reading.phases, checkpoints, {}, times=tuple(reading.times()))
+    checkpoints = {phase.number: record.value for phase in view.phases if (record := view.checkpoint(phase))}
+    for phase in view.phases:
+        view.decision(phase)
+    is_closed = (manifest or view.manifest.value).closed is not None
+    facts = Summary(manifest or view.manifest.value, view.phases, checkpoints, {}, times=tuple(view.times()))
     try:
-        facts = replace(facts, spent=reading.spending().total)
-        reviews = {phase.number: review for phase in reading.phases if (review := reading.review(phase))}
-        standing = SessionPlan(reading)
+        facts = replace(facts, spent=view.spending().total)
+        reviews = {phase.number: review for phase in view.phases if (review := view.review(phase))}
+        plan = SessionPlan(view)
     except (HaythamError, OSError) as error:
         return replace(facts, status="unreadable", error=error)
-    return _complete(facts, standing, reviews, is_closed=is_closed)
+    return _complete(facts, plan, reviews, is_closed=is_closed)
 
 
 def summarize_plan(plan: SessionPlan, manifest: SessionManifest | None = None) -> Summary:
     """Return what follows from a plan, without reading the documents of its phases again."""
-    view, places = plan.reading, plan.places
+    view, phases = plan.view, plan.phases
     value = manifest or view.manifest.value
-    checkpoints = {place.number: place.checkpoint for place in places if place.checkpoint is not None}
-    times = (*(time for place in places for time in place.times), *view.state_times())
+    checkpoints = {entry.number: entry.checkpoint for entry in phases if entry.checkpoint is not None}
+    times = (*(time for entry in phases for time in entry.times), *view.state_times())
     facts = Summary(value, view.phases, checkpoints, {}, times=times, spent=view.spending().total)
-    reviews = {place.number: place.review for place in places if place.review is not None}
+    reviews = {entry.number: entry.review for entry in phases if entry.review is not None}
     return _complete(facts, plan, reviews, is_closed=value.closed is not None)
 
 
 def _complete(facts: Summary, plan: SessionPlan, reviews: Mapping[int, ReviewDecision], *, is_closed: bool) -> Summary:
     """Add to a summary what a plan says: reviews that count, the status of each phase and of the session."""
-    unbound = {place.number: _UNDECIDED for place in plan.places if place.refused is not None}
-    statuses = {place.number: place.status for place in plan.places}
+    unbound = {entry.number: _UNDECIDED for entry in plan.phases if entry.refused is not None}
+    statuses = {entry.number: entry.status for entry in plan.phases}
     facts = replace(facts, reviews={**reviews, **unbound}, changed=statuses)
     return replace(facts, status="completed" if is_closed else _status(plan, facts))
 
 
-def _status(standing: SessionPlan, facts: Summary) -> str:
+def _status(plan: SessionPlan, facts: Summary) -> str:
     """Return the status of a session that was not closed: the first that applies."""
-    if any(place.next_action.action == "rejected" for place in standing.places):
+    if any(entry.next_action.action == "rejected" for entry in plan.phases):
         return "rejected"
-    place = standing.next
-    if place is None:
+    entry = plan.next
+    if entry is None:
         return "completed"
-    if standing.reading.pause_reason() is not None:
+    if plan.view.pause_reason() is not None:
         return "paused"
-    last = next((one for one in standing.places if one.state.phase.number == facts.current_phase), None)
+    last = next((one for one in plan.phases if one.state.phase.number == facts.current_phase), None)
     if (
         last is not None
         and last.state.status == "failed"
@@ -496,4 +496,4 @@ def _status(standing: SessionPlan, facts: Summary) -> str:
         and last.next_action.agents
     ):
         return "failed"
-    return "waiting" if place.next_action.action in ("gate", "write") else "in_progress"
+    return "waiting" if entry.next_action.action in ("gate", "write") else "in_progress"

@@ -275,7 +275,7 @@ def _bind_typed(changes: Transaction, by: str | None) -> list[BoundDecision]:
     unbound = [phase for phase in view.phases if _is_unbound(view, phase)]
     if not unbound:
         return []
-    refused = {place.state.phase.number for place in SessionPlan(view).places if place.refused}
+    refused = {entry.state.phase.number for entry in SessionPlan(view).phases if entry.refused}
     bound = []
     for phase in (phase for phase in unbound if phase.number not in refused):
         feedback, review = view.feedback(phase), view.review(phase)
@@ -367,7 +367,7 @@ def _complete_pages(changes: Transaction, phase: Phase) -> bool:
         completed = replace(
             page.value, status="completed", executed=executed, error_type=None, error_message=None, stack_trace=None
         )
-        changes.write(AgentOutput, page.key, completed, shown=derived_output(phase, agent), over=page)
+        changes.write(AgentOutput, page.key, completed, derived_values=derived_output(phase, agent), previous=page)
     return bool(written)
 
 

@@ -206,10 +206,10 @@ class SessionDocuments:
             decision = parse_decision(feedback)
             if decision is not None and is_bound and not _is_refused(view, phase, decision):
                 feedback = replace(feedback, bound_decision=decision)
-            key, over = view.phase_prefix(phase) + paths.FEEDBACK, view.feedback(phase)
+            key, previous = view.phase_prefix(phase) + paths.FEEDBACK, view.feedback(phase)
             if decision in ("approved", "changes") and is_bound:
                 complete_phase(changes, phase)
-            changes.write(UserFeedback, key, feedback, shown=derived_feedback(phase), over=over)
+            changes.write(UserFeedback, key, feedback, derived_values=derived_feedback(phase), previous=previous)
 
     def update_manifest(self, facts: Mapping[str, Any]) -> SessionManifest:
         """Change facts that the manifest is the home of; return all of them."""
@@ -232,8 +232,10 @@ class SessionDocuments:
             self._prepare(phases)
             own = view.manifest.value
             value = replace(own, workflow=source.digest, phases=source.workflow.digest, origin=source.origin)
-            shown = derived_manifest(Summary(value, phases, {}, {}))
-            changes.write(SessionManifest, view.manifest.key, value, shown=shown, over=view.manifest)
+            derived_values = derived_manifest(Summary(value, phases, {}, {}))
+            changes.write(
+                SessionManifest, view.manifest.key, value, derived_values=derived_values, previous=view.manifest
+            )
             changes.keep_manifest()
         self.regenerate_derived()
         return moved
@@ -352,8 +354,10 @@ class SessionDocuments:
             created=clock.now(),
             **facts,
         )
-        shown = derived_manifest(Summary(value, phases, {}, {}))
-        self._documents.write(SessionManifest, self.prefix + paths.MANIFEST, value, shown=shown, over=None)
+        derived_values = derived_manifest(Summary(value, phases, {}, {}))
+        self._documents.write(
+            SessionManifest, self.prefix + paths.MANIFEST, value, derived_values=derived_values, previous=None
+        )
 
     def _refuse_leftovers(self) -> None:
         """Refuse to create a session where documents of one lie whose manifest is lost."""

@@ -55,7 +55,7 @@ def change_state(changes: Transaction, patch: Mapping[str, Any]) -> State:
     after = merge_patch(before, patch)
     if not is_same(before, after):
         value, key = {_SAVED_AT: clock.now(), **flatten(after)}, changes.view.prefix + paths.STATE
-        changes.write(SessionState, key, value, shown={}, over=changes.view.state())
+        changes.write(SessionState, key, value, derived_values={}, previous=changes.view.state())
     return after
 
 

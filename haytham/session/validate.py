@@ -173,57 +173,57 @@ def _session_problems(store: SessionStore, project_id: str, session_id: str) -> 
     return _told(prefix, lambda: _cross_problems(store, SessionDocuments(store, project_id, session_id).read()))
 
 
-def _cross_problems(store: SessionStore, reading: SessionView) -> Iterator[Problem]:
+def _cross_problems(store: SessionStore, view: SessionView) -> Iterator[Problem]:
     """Return what the documents of a session contradict each other on."""
-    reading.workflow_files()
-    yield from SpendLog(store, reading.prefix).problems()
+    view.workflow_files()
+    yield from SpendLog(store, view.prefix).problems()
     foreign = "is a folder of no phase; rename it back, or move it out of the session"
-    yield from (Problem(foreign, file=reading.prefix + folder) for folder in reading.unknown_phase_folders())
-    yield from _told(reading.prefix + paths.EVIDENCE, lambda: _evidence_problems(reading))
-    for phase in reading.phases:
-        yield from _phase_problems(store, reading, phase)
-    yield from _told(reading.manifest.key, lambda: _manifest_problems(reading))
+    yield from (Problem(foreign, file=view.prefix + folder) for folder in view.unknown_phase_folders())
+    yield from _told(view.prefix + paths.EVIDENCE, lambda: _evidence_problems(view))
+    for phase in view.phases:
+        yield from _phase_problems(store, view, phase)
+    yield from _told(view.manifest.key, lambda: _manifest_problems(view))
 
 
-def _manifest_problems(reading: SessionView) -> list[Problem]:
+def _manifest_problems(view: SessionView) -> list[Problem]:
     """Return what the manifest shows and is not so; why nothing can be compared where a document cannot be read."""
-    summary = summarize(reading)
+    summary = summarize(view)
     if summary.error is not None:
         raise summary.error
-    return reading.manifest.derived_mismatches(derived_manifest(summary))
+    return view.manifest.derived_mismatches(derived_manifest(summary))
 
 
-def _phase_problems(store: SessionStore, reading: SessionView, phase: Phase) -> Iterator[Problem]:
-    folder = reading.phase_prefix(phase)
-    yield from _told(folder + paths.CHECKPOINT, lambda: _checkpoint_problems(reading, phase))
-    yield from _told(folder + paths.FEEDBACK, lambda: _feedback_problems(reading, phase))
-    yield from _told(folder + paths.REQUEST, lambda: _request_problems(reading, phase))
+def _phase_problems(store: SessionStore, view: SessionView, phase: Phase) -> Iterator[Problem]:
+    folder = view.phase_prefix(phase)
+    yield from _told(folder + paths.CHECKPOINT, lambda: _checkpoint_problems(view, phase))
+    yield from _told(folder + paths.FEEDBACK, lambda: _feedback_problems(view, phase))
+    yield from _told(folder + paths.REQUEST, lambda: _request_problems(view, phase))
     for agent in paths.output_agents(store.keys(folder, depth=1)):
-        yield from _told(folder + paths.output_file(agent), partial(_output_problems, reading, phase, agent))
+        yield from _told(folder + paths.output_file(agent), partial(_output_problems, view, phase, agent))
 
 
-def _checkpoint_problems(reading: SessionView, phase: Phase) -> list[Problem]:
-    return [] if reading.checkpoint(phase) is None else reading.checkpoint_problems(phase)
+def _checkpoint_problems(view: SessionView, phase: Phase) -> list[Problem]:
+    return [] if view.checkpoint(phase) is None else view.checkpoint_problems(phase)
 
 
-def _feedback_problems(reading: SessionView, phase: Phase) -> list[Problem]:
-    found = reading.feedback(phase)
-    reading.review(phase)
+def _feedback_problems(view: SessionView, phase: Phase) -> list[Problem]:
+    found = view.feedback(phase)
+    view.review(phase)
     return [] if found is None else found.derived_mismatches(derived_feedback(phase))
 
 
-def _evidence_problems(reading: SessionView) -> list[Problem]:
-    _ = reading.evidence  # what cannot be read is raised
+def _evidence_problems(view: SessionView) -> list[Problem]:
+    _ = view.evidence  # what cannot be read is raised
     return []
 
 
-def _request_problems(reading: SessionView, phase: Phase) -> list[Problem]:
-    reading.request(phase)
+def _request_problems(view: SessionView, phase: Phase) -> list[Problem]:
+    view.request(phase)
     return []
 
 
-def _output_problems(reading: SessionView, phase: Phase, agent: str) -> list[Problem]:
-    found = reading.output(phase, agent)
+def _output_problems(view: SessionView, phase: Phase, agent: str) -> list[Problem]:
+    found = view.output(phase, agent)
     return [] if found is None else found.derived_mismatches(derived_output(phase, agent))
 
 

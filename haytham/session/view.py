@@ -463,13 +463,13 @@ class SessionView:
             found.problem(
                 f"shows {row.to_value()}, and its file says {is_so.to_value()}; the next save draws it anew",
                 "ledger",
-                shown=True,
+                derived_values=True,
             )
             for row, is_so in zip(rows, so, strict=True)
             if row != is_so
         ]
-        shown = found.derived_mismatches(derived_checkpoint(found.value, self.phases))
-        return [*found.problems, *self._lost_problems(phase, found), *behind, *shown]
+        derived_values = found.derived_mismatches(derived_checkpoint(found.value, self.phases))
+        return [*found.problems, *self._lost_problems(phase, found), *behind, *derived_values]
 
     def _lost_problems(self, phase: Phase, checkpoint: StoredDocument[PhaseCheckpoint]) -> list[Problem]:
         """Report the outputs of a completed phase that are on record while their files are gone."""

@@ -87,7 +87,7 @@ class Desk:
         """Run until something ends it; status and phase of that."""
         session = session or self.session
         events = Events(session.store, session.prefix + EVENTS)
-        given = {"ways": AT_ONCE, **given}
+        given = {"options": AT_ONCE, **given}
         outcome = asyncio.run(Runner(session, events, may_run_code=True, **given).run(by=by))
         return outcome.status, outcome.phase
 
@@ -107,7 +107,7 @@ class Desk:
 
     def steps(self):
         """What resume would do with each phase."""
-        return [place.next_action.action for place in self.standing().places]
+        return [place.next_action.action for place in self.standing().phases]
 
     def phase(self, number):
         return self.session.read().phase(number)

@@ -130,9 +130,9 @@ def init(context: AppContext, /, folder: Path) -> None:
       haytham init my_workflow && haytham run IDEA --workflow my_workflow
     """
     files = context.workspace.copy_workflow(folder)
-    ways = f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}"
+    options = f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}"
     facts: dict[str, Any] = {"folder": str(folder), "files": list(files)}
-    context.output("workflow", facts, ways)
+    context.output("workflow", facts, options)
 
 
 def _one(command: Callable[..., None]) -> Callable[..., None]:
@@ -209,7 +209,7 @@ def delete(context: AppContext, /, which: str, session_name: str | None) -> None
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of a kind.")
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of all projects.")
 @click.pass_obj
-def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool, **ways: Any) -> None:
+def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool, **options: Any) -> None:
     r"""Let go of snapshots that the rules do not keep.
 
     The rules are those of the workflow. The newest, those of approvals, labelled, manual, final and pinned ones, and
@@ -226,11 +226,11 @@ def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool,
     session = None if everywhere else context.workspace.session(session_name, among=UNFINISHED)
     project = None if session is None else session.project_id
     before = _bytes_at_rest(context, project)
-    gone = _pruned(context, session, **ways)
-    freed = None if ways["dry_run"] else _freed(before, _bytes_at_rest(context, project))
+    gone = _pruned(context, session, **options)
+    freed = None if options["dry_run"] else _freed(before, _bytes_at_rest(context, project))
     rows = [snapshot_to_json(one, pinned=False) for one in gone]
-    told = {"dry_run": ways["dry_run"], "snapshots": rows, "bytes": freed}
-    context.output("prune", told, _gone_words(gone, freed, dry_run=ways["dry_run"], everywhere=everywhere))
+    told = {"dry_run": options["dry_run"], "snapshots": rows, "bytes": freed}
+    context.output("prune", told, _gone_words(gone, freed, dry_run=options["dry_run"], everywhere=everywhere))
 
 
 def _pruned(
