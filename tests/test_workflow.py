@@ -40,7 +40,7 @@ def test_the_schema_has_every_key_that_is_read():
     phase = schema["phases"]["items"]["properties"]
     read = {field.name for field in fields(Phase) if field.init} - {"when_line"}
     assert phase.keys() - {"checkpoint"} == read
-    policy = {field.name for field in fields(SnapshotPolicy)} | {"cleanup_after_days", "auto_resume_on_failure"}
+    policy = {field.name for field in fields(SnapshotPolicy)} | {"cleanup_after_days"}
     assert schema["snapshots"]["properties"].keys() == policy
     assert schema["snapshots"]["properties"]["retention"]["properties"].keys() == RETENTION.keys()
     assert schema["budget"]["properties"].keys() == {field.name for field in fields(BudgetLimits)}
@@ -254,7 +254,8 @@ def test_snapshots_are_switched_off_without_quotes(word):
         ("workflow: {name: other}", "w.yaml:8: workflow: found name here and at the top; allowed: once"),
         ("workflow: {checkpointing: {auto: 7}}", "w.yaml:8: checkpointing.auto: found 7; allowed: phase, every, off"),
         ("checkpointing: {auto: on}", "checkpointing.auto: found True; allowed: phase, every, off"),
-        ("checkpointing: {auto_resume_on_failure: true}", "auto_resume_on_failure: found True; allowed: false"),
+        ("checkpointing: {auto_resume_on_failure: maybe}", "_on_failure: found 'maybe'; allowed: true, false"),
+        ("checkpointing: {max_retries: -1}", "checkpointing.max_retries: found -1; allowed: 0 or more"),
         (
             "checkpoint: true\ncheckpointing: {enabled: false}",
             "w.yaml:8: checkpoint: found True, and checkpointing.ena",

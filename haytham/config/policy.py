@@ -49,6 +49,8 @@ class SnapshotPolicy:
     interval_minutes: float = 30
     max_snapshots: int = 1000
     max_per_user: int = 100
+    auto_resume_on_failure: bool = False
+    max_retries: int = 1
     retention: Mapping[str, RetentionRule] = field(default_factory=lambda: RETENTION)
 
     def max_for_user(self) -> int | None:

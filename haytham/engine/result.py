@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from haytham.errors import describe_error
+from haytham.errors import ContractViolation, InvalidArgument, InvalidDocument, describe_error
 from haytham.redact import redact, redact_values_in
 
 if TYPE_CHECKING:
@@ -31,14 +31,19 @@ class RunResult:
 
 @dataclass
 class PhaseRun:
-    """A phase while its agents run: when it started, the agents that are not done, and the outcomes of the others."""
+    """A phase while its agents run: when it started, the agents that are not done, and the outcomes of the others.
+
+    `retries` is how often failed agents ran again in this attempt; `is_mendable` whether that may help once more.
+    """
 
     phase: Phase
     started: str
     begun: float
     waiting: set[str]
+    retries: int = 0
     outcomes: dict[str, AgentOutcome] = field(default_factory=dict)
     status: str | None = None
+    is_mendable: bool = True
 
     def end(self, agent: str, outcome: AgentOutcome) -> None:
         """Record the outcome of an agent."""
@@ -90,6 +95,13 @@ def failed_facts(answer: CallResult, error: Exception, secrets: tuple[str, ...])
     }
 
 
+def is_mendable(error: Exception) -> bool:
+    """Return whether running the agent again may help: not after an error that would be the same."""
+    if isinstance(error, ContractViolation):
+        return not error.by_budget
+    return not isinstance(error, InvalidArgument | InvalidDocument) and getattr(error, "retry", True) is True
+
+
 def plain_text(text: str) -> str:
     """Return a text as it can be stored: what is no Unicode becomes a question mark."""
     return text.encode("utf-8", "replace").decode()
@@ -99,3 +111,9 @@ def is_readable(view: SessionView, phase: Phase) -> bool:
     """Return whether a phase's documents can be read, so that its checkpoint can be saved with a reply."""
     documents = [view.checkpoint(phase), *view.outputs(phase).values()]
     return not any(document.faults or document.unknown_text for document in documents if document is not None)
+
+
+def count_retries(view: SessionView, phase: Phase) -> int:
+    """Return how often failed agents of the present attempt ran again, by the checkpoint of an earlier run."""
+    checkpoint = view.checkpoint(phase)
+    return 0 if checkpoint is None else max(0, checkpoint.value.retry_count + 1 - view.attempt(phase))

@@ -12,12 +12,15 @@ from haytham.agents.human import AwaitingHuman
 from haytham.agents.registry import DEFAULT_MODEL
 from haytham.engine.autosnapshot import AutoSnapshotter, SessionTaskSnapshots
 from haytham.engine.invoke import AgentInvoker, RunOptions
+from haytham.engine.plan_reporter import PlanReporter
 from haytham.engine.result import (
     AgentOutcome,
     PhaseRun,
     RunResult,
     completed_facts,
+    count_retries,
     failed_facts,
+    is_mendable,
     is_readable,
     plain_text,
     without_secrets,
@@ -82,8 +85,8 @@ class Runner:
         self._snapshotter = AutoSnapshotter(self._history)
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
-        self._refused: set[tuple[int, str]] = set()
-        self._revisions: set[tuple[int, str, str]] = set()
+        self._reporter = PlanReporter(events)
+        self._backoff = options.backoff
         self._planned_at = 0.0
         self._phase_run: PhaseRun
         self._kept_aside: list[str] = []
@@ -168,13 +171,13 @@ class Runner:
     def _refresh_plan(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
         """Return the plan, once decisions made in an editor are bound to their texts."""
         plan = self._plan(previous)
-        self._report_revisions(plan)
+        self._reporter.report_revisions(plan)
         if any(entry.has_unbound_decision for entry in plan.phases):
             for bound in self._gate.bind_editor_decisions(by):
                 self._snapshotter.after_decision(bound.phase, bound.decision)
                 self._memory.learn([bound.phase])
             plan = self._plan(None)
-        self._report_refused(plan)
+        self._reporter.report_refused(plan)
         self._session.use_plan(plan)
         self._invoker.default_model = plan.view.manifest.value.model
         return plan
@@ -206,25 +209,6 @@ class Runner:
     def _ends_run(self, entry: PhasePlan) -> bool:
         action = entry.next_action.action
         return action in ("rejected", "write") or (action == "gate" and self._approve_as is None)
-
-    def _report_refused(self, plan: SessionPlan) -> None:
-        """Emit, once a run, that a decision in a file does not count, and why."""
-        for entry in plan.phases:
-            number, why = entry.state.phase.number, str(entry.refused)
-            if entry.refused is not None and (number, why) not in self._refused:
-                self._refused.add((number, why))
-                self._events.emit("decision_refused", phase=number, why=why)
-
-    def _report_revisions(self, plan: SessionPlan) -> None:
-        """Emit, once for each text, that a person revised it, before the review of it is."""
-        for entry in plan.phases:
-            feedback = entry.state.feedback
-            reviewed = {} if feedback is None or feedback.decision is None else feedback.texts
-            for agent, output in entry.state.outputs.items():
-                revision = (entry.number, agent, output.text)
-                if output.revised and reviewed.get(agent) != output.text and revision not in self._revisions:
-                    self._revisions.add(revision)
-                    self._events.emit_revised_once(phase=entry.number, agent=agent, text=output.text)
 
     async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""
@@ -269,9 +253,27 @@ class Runner:
             self._snapshotter.after_phase(phase, done=done)
 
     async def _run_phase(self, plan: SessionPlan, entry: PhasePlan) -> RunResult | None:
-        """Run agents of a phase, in parallel or in order, and save its checkpoint."""
+        """Run agents of a phase, and those that failed again, as often as the policy allows."""
+        policy, number = self._history.policy, entry.number
+        limit = policy.max_retries if policy.enabled and policy.auto_resume_on_failure else 0
+        outcome = await self._run_agents(plan, entry, count_retries(self._session.read(), entry.state.phase))
+        for count in range(limit):
+            if outcome is None or outcome.status != "failed" or not self._phase_run.is_mendable:
+                break
+            await asyncio.sleep(self._backoff * 2**count)
+            plan = SessionPlan(self._session.read())
+            entry = plan.phase(number)
+            if entry.next_action.action not in ("run", "run again"):  # a person wrote what was missing
+                return None
+            outcome = await self._run_agents(plan, entry, self._phase_run.retries + 1)
+        if outcome is not None and outcome.status == "failed":
+            self._snapshot_phase()
+        return outcome
+
+    async def _run_agents(self, plan: SessionPlan, entry: PhasePlan, retries: int) -> RunResult | None:
+        """Run agents of a phase once, in parallel or in order, and save its checkpoint."""
         phase, agents = entry.state.phase, entry.next_action.agents
-        run = self._phase_run = PhaseRun(phase, clock.now(), clock.monotonic(), set(agents))
+        run = self._phase_run = PhaseRun(phase, clock.now(), clock.monotonic(), set(agents), retries)
         first = agents[:1] if phase.run == "sequential" else agents
         asked = self._ask(plan, phase, first, agents)
         if phase.run == "sequential":
@@ -287,7 +289,6 @@ class Runner:
         failed = run.named("failed")
         self._ran = phase, run.status == "completed"
         if failed:
-            self._snapshot_phase()
             return RunResult("failed", phase.number, f"{', '.join(failed)} failed", failed)
         return None
 
@@ -371,7 +372,7 @@ class Runner:
             "started": run.started,
             "completed": clock.now() if status == "completed" else None,
             "duration": round(clock.monotonic() - run.begun, 3),
-            "retry_count": view.attempt(phase) - 1,
+            "retry_count": view.attempt(phase) - 1 + run.retries,
             "execution_mode": modes[phase.run],
         }
         if failed:
@@ -441,6 +442,7 @@ class Runner:
             task, failed_facts(answer, error, self._secrets), redact(plain_text(said), self._secrets), seconds
         )
         self._costs[task.phase, task.agent] = answer.cost
+        self._phase_run.is_mendable &= is_mendable(error)
         if self._session.is_in_place:
             self._snapshotter.after_error(f"{task.agent} failed: {type(error).__name__}")
         if isinstance(error, ContractViolation) and error.by_budget:
