@@ -465,7 +465,21 @@ def test_a_step_takes_a_snapshot_once_the_interval_is_over(counting):
         with clock.override(lambda minutes=minutes: moment + timedelta(minutes=minutes)):
             taken = past(counting).step()
             told.append(None if taken is None else taken.number)
-    assert told == [None, None, 2, None]
+    assert told == [None, 2, None, None]
+
+
+def test_the_interval_counts_from_the_start_of_a_session_without_snapshots(tmp_path):
+    """Half an hour after the session started the first step takes one, and then each half hour: four in 2 h 01."""
+    moment, taken = datetime(2024, 11, 24, 10, tzinfo=UTC), []
+    with clock.override(lambda: moment):
+        session = worked_session(tmp_path / "projects", "{auto: every, frequency: 1000, interval_minutes: 30}")
+    for minutes in range(1, 122):
+        with clock.override(lambda minutes=minutes: moment + timedelta(minutes=minutes)):
+            write(session, 2, f"text {minutes}")
+            if past(session).step() is not None:
+                taken.append(minutes)
+    assert taken == [30, 60, 90, 120]
+    assert {snapshot.kind for snapshot in past(session).list()} == {"routine"}
 
 
 def test_steps_are_not_counted_anew_after_any_snapshot(counting):

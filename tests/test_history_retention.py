@@ -112,12 +112,35 @@ def test_to_keep_none_is_an_error(number):
         retention.expired([], {"routine": RetentionRule(keep_last=number)}, now="2024-11-24T10:00:00Z", kept=())
 
 
-@pytest.mark.parametrize("text", ["{retention: {manual: {keep_last: 1}}}", "{retention: {final: {}}}", "{keep: 1}"])
-def test_what_is_always_kept_has_no_rule(text):
-    """A workflow that would let manual or final snapshots go, or says what there is not, is refused with its line."""
+@pytest.mark.parametrize(
+    "text", ["{retention: {weekly: {keep_last: 1}}}", "{retention: {final: {keep: 1}}}", "{keep: 1}"]
+)
+def test_an_unknown_kind_or_key_is_refused_with_its_line(text):
+    """A rule for a kind that does not exist, or a key that no rule has, is an error with file and line."""
     with pytest.raises(InvalidDocument, match=r"workflow\.yaml:\d+"):
         _ = source(text).workflow
     assert FILE == "workflow.yaml"
+
+
+@pytest.mark.parametrize("kind", ["manual", "final"])
+def test_manual_and_final_snapshots_are_deleted_by_a_rule_for_their_kind(tmp_path, kind):
+    """With a rule for the kind its oldest are deleted; without one all are kept."""
+    ruled = new_session(tmp_path / "ruled", f"{{retention: {{{kind}: {{keep_last: 1}}}}}}")
+    free = new_session(tmp_path / "free")
+    for session in (ruled, free):
+        take(session, kind)
+        take(session, kind)
+    assert (prune(ruled), prune(free, 1000)) == ([1], [])
+
+
+def test_cleanup_after_days_limits_the_age_of_all_kinds_but_manual_and_final(tmp_path):
+    """A rule in `retention:` for a kind wins, and routine ones are still counted."""
+    session = new_session(tmp_path, "{cleanup_after_days: 3, retention: {fork: {cleanup_after_days: 5}}}")
+    for kind in KINDS:
+        take(session, kind)
+    take(session, "manual")
+    assert [prune(session, day) for day in (3, 4, 6)] == [[], [1, 2, 3, 4], [6]]
+    assert past(session).policy.retention["routine"] == RetentionRule(keep_last=20, cleanup_after_days=3)
 
 
 def test_a_rule_in_the_workflow_is_added_to_the_usual_ones(thrifty):
@@ -373,7 +396,7 @@ def test_the_rules_let_go_what_may_go_and_no_more(line, policy, kept):
     snapshots = made(line)
     gone = retention.expired(snapshots, policy, now=NOW, kept=kept)
     assert gone == [one.id for one in snapshots if one.id in gone]
-    stays = retention.protected(snapshots, kept)
+    stays = retention.protected(snapshots, kept, held={"manual", "final"} - policy.keys())
     assert not stays & set(gone)
     remaining = [one for one in snapshots if one.id not in gone]
     assert retention.expired(remaining, policy, now=NOW, kept=kept) == []

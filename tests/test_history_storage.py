@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import rounds
 from haytham import History, MemoryStore, Workspace
+from haytham.config.policy import SnapshotPolicy
 from haytham.engine.runner import Runner
 from haytham.errors import HistoryDisabled, InvalidArgument, InvalidDocument
 from haytham.events import Events
@@ -342,16 +343,33 @@ def take_some(session, count, kind="routine"):
     return sorted(one.number for one in past(session).list())
 
 
-def test_memory_holds_so_many_snapshots(tmp_path):
-    """The oldest go by themselves, of all sessions together so many are left, and what must stay stays."""
-    policy = "{storage_type: memory, max_snapshots: 5}"
+@pytest.mark.parametrize("kind", ["file", "memory", "sqlite"])
+def test_a_session_has_at_most_max_snapshots_in_every_store(tmp_path, kind):
+    """The oldest unprotected ones are deleted, manual ones after all others; another session has its own limit."""
+    policy = f"{{storage_type: {kind}, max_snapshots: 5}}"
     session = worked_session(tmp_path / "projects", policy)
-    assert take_some(session, 8) == [4, 5, 6, 7, 8]
+    assert take_some(session, 5) == [1, 2, 3, 4, 5]
+    assert take_some(session, 3) == [4, 5, 6, 7, 8]
     past(session).take("manual")
     assert take_some(session, 8) == [9, 14, 15, 16, 17]
     other = worked_session(tmp_path / "projects", policy, name="t")
-    assert len(take_some(other, 3)) + len(past(session).list()) <= 6
+    assert take_some(other, 3) == [1, 2, 3]
+    assert len(past(session).list()) == 5
     assert past(session).verify() == past(other).verify() == []
+
+
+def test_manual_snapshots_are_deleted_by_a_limit_after_all_other_kinds(tmp_path):
+    """Beyond the limit the oldest manual one is deleted when no other kind is left."""
+    session = worked_session(tmp_path / "projects", "{max_snapshots: 2}")
+    assert take_some(session, 3, "manual") == [2, 3]
+
+
+def test_a_snapshot_is_taken_when_all_others_are_protected(tmp_path):
+    """A limit that protected snapshots reach deletes nothing and refuses nothing."""
+    session = worked_session(tmp_path / "projects", "{max_snapshots: 2}")
+    for label in ("a", "b", "c"):
+        past(session).take("manual", label)
+    assert [one.label for one in past(session).list()] == ["c", "b", "a"]
 
 
 def test_a_database_holds_so_many_snapshots_of_a_user(tmp_path):
@@ -365,10 +383,13 @@ def test_a_database_holds_so_many_snapshots_of_a_user(tmp_path):
     assert past(mine).verify() == past(his).verify() == []
 
 
-def test_files_have_no_limit_of_their_own(tmp_path):
-    """In files only the rules let go, and only when somebody asks."""
-    session = worked_session(tmp_path / "projects", "{max_snapshots: 2, max_per_user: 2}")
-    assert take_some(session, 4) == [1, 2, 3, 4]
+@pytest.mark.parametrize(("policy", "numbers"), [("{}", [1, 2, 3, 4]), ("{max_per_user: 2}", [3, 4])])
+def test_files_have_a_limit_for_each_user_only_if_it_is_set(tmp_path, policy, numbers):
+    """In files `max_per_user` is off by default; in memory and SQLite it is 100."""
+    session = worked_session(tmp_path / "projects", policy)
+    assert take_some(session, 4) == numbers
+    limits = {kind: SnapshotPolicy(storage_type=kind).user_limit() for kind in ("file", "memory", "sqlite")}
+    assert limits == {"file": None, "memory": 100, "sqlite": 100}
 
 
 # How little it takes.

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from haytham.agents.registry import require_agents
-from haytham.config.policy import RETENTION, BudgetLimits, SnapshotPolicy
+from haytham.config.policy import KINDS, BudgetLimits, SnapshotPolicy
 from haytham.config.workflow import FILE, Phase, WorkflowFiles, editable_copy, parse_workflow, shipped_workflow
 from haytham.config.workflow_check import workflow_schema
 from haytham.errors import InvalidDocument
@@ -42,7 +42,7 @@ def test_the_schema_has_every_key_that_is_read():
     assert phase.keys() - {"checkpoint"} == read
     policy = {field.name for field in fields(SnapshotPolicy)} | {"cleanup_after_days"}
     assert schema["snapshots"]["properties"].keys() == policy
-    assert schema["snapshots"]["properties"]["retention"]["properties"].keys() == RETENTION.keys()
+    assert schema["snapshots"]["properties"]["retention"]["properties"].keys() == set(KINDS)
     assert schema["budget"]["properties"].keys() == {field.name for field in fields(BudgetLimits)}
     assert schema["checkpointing"]["properties"] == schema["snapshots"]["properties"]
     rules = [{**node, "description": ""} for node in (phase["snapshot"], phase["checkpoint"], schema["snapshot"])]

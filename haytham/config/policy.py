@@ -5,7 +5,7 @@ Pure values with their defaults; `snapshots:`, `budget:` and `memory:` in workfl
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +33,8 @@ RETENTION: Mapping[str, RetentionRule] = MappingProxyType(
         "fork": RetentionRule(cleanup_after_days=30),
     }
 )
-_AGED = ("phase", "fork")  # the kinds that `cleanup_after_days`, said for all of them, is about
+_AGED = ("routine", "phase", "fork", "pre_operation", "recovery")  # the kinds that `cleanup_after_days` limits
+_PER_USER = 100  # by default in memory and SQLite
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,16 @@ class SnapshotPolicy:
     frequency: int = 5
     interval_minutes: float = 30
     max_snapshots: int = 1000
-    max_per_user: int = 100
+    max_per_user: int | None = None
     auto_resume_on_failure: bool = False
     max_retries: int = 1
     retention: Mapping[str, RetentionRule] = field(default_factory=lambda: RETENTION)
 
-    def max_for_user(self) -> int | None:
-        """Return the most snapshots in the store: of all sessions in memory, per user in SQLite; None is no limit."""
-        return {"memory": self.max_snapshots, "sqlite": self.max_per_user}.get(self.storage_type)
+    def user_limit(self) -> int | None:
+        """Return the most snapshots of one user in the store; None is no limit, the default for files."""
+        if self.max_per_user is None and self.storage_type in ("memory", "sqlite"):
+            return _PER_USER
+        return self.max_per_user
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,16 @@ def parse_limits(facts: Mapping[str, Any]) -> BudgetLimits:
     return BudgetLimits(**facts)
 
 
+def _with_age(kind: str, days: float) -> RetentionRule:
+    """Return the built-in rule of a kind with another age limit."""
+    return replace(RETENTION[kind], cleanup_after_days=days)
+
+
 def parse_policy(facts: Mapping[str, Any]) -> SnapshotPolicy:
     """Return the policy in `snapshots:`, with defaults for the rest."""
     known = {option.name for option in fields(SnapshotPolicy)} - {"retention"}
     days = facts.get("cleanup_after_days")
-    aged = {} if days is None else {kind: RetentionRule(cleanup_after_days=days) for kind in _AGED}
+    aged = {} if days is None else {kind: _with_age(kind, days) for kind in _AGED}
     given = {kind: RetentionRule(**about) for kind, about in facts.get("retention", {}).items()}
-    return SnapshotPolicy(
-        retention={**RETENTION, **aged, **given}, **{name: facts[name] for name in known if name in facts}
-    )
+    values = {name: facts[name] for name in known if name in facts}
+    return SnapshotPolicy(retention={**RETENTION, **aged, **given}, **values)

@@ -39,13 +39,13 @@ def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[
     return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
 
 
-def is_due(policy: SnapshotPolicy, last: Snapshot | None, steps: int) -> bool:
-    """Return whether a routine snapshot is due, by the steps done or the time since the last one."""
+def is_due(policy: SnapshotPolicy, last: Snapshot | None, steps: int, *, started: str | None) -> bool:
+    """Return whether a routine snapshot is due, by the steps or the time since the last one or since the start."""
     if steps - (0 if last is None else last.step) >= policy.frequency:
         return True
-    return last is not None and bool(
-        retention.older_than([last], timedelta(minutes=policy.interval_minutes), clock.now())
-    )
+    since = started if last is None else last.time
+    interval = timedelta(minutes=policy.interval_minutes)
+    return since is not None and retention.parse_time(clock.now()) - retention.parse_time(since) >= interval
 
 
 def check_kind(kind: object) -> None:
@@ -127,7 +127,7 @@ class History:
         with self._archive.lock():
             record, is_new = capture(self._archive, kind, **facts)
             if is_new:
-                retention.enforce_max(self._archive, record.snapshot.user)
+                retention.enforce_limits(self._archive, record.snapshot)
         if is_new:
             self._emit_taken(record.snapshot)
         return record.snapshot
@@ -195,10 +195,17 @@ class History:
             last, branch = self.latest(), self._archive.records.branch
             steps = max(branch.read().step, 0 if last is None else last.step) + 1
             branch.change(step=steps)
-        if not is_due(self.policy, last, steps):
+        if not is_due(self.policy, last, steps, started=self._started()):
             return None
         snapshot = self.take("routine")
         return None if last is not None and snapshot.id == last.id else snapshot
+
+    def _started(self) -> str | None:
+        """Return when the session was created, if its manifest can be read."""
+        try:
+            return self.session.read().manifest.value.created
+        except (HaythamError, OSError):
+            return None
 
     def restore(self, which: Which) -> Snapshot:
         """Restore the session, all documents or none; return the recovery snapshot, which undoes the restore."""

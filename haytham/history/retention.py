@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IN_SESSION = 4  # project, "history", "snapshots", session, and more
-_PROTECTED_KINDS = frozenset({"manual", "final"})
+_HELD_KINDS = frozenset({"manual", "final"})
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|h|d|w)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -39,7 +39,7 @@ def expired(
     deleted: set[str] = set()
     for kind, rule in rules.items():
         deleted |= _expired_by([snapshot for snapshot in snapshots if snapshot.kind == kind], rule, now)
-    deleted -= protected(snapshots, kept)
+    deleted -= protected(snapshots, kept, held=_HELD_KINDS - rules.keys())
     return [snapshot.id for snapshot in snapshots if snapshot.id in deleted]
 
 
@@ -60,10 +60,10 @@ def older_than(snapshots: Iterable[Snapshot], age: timedelta, now: str) -> list[
     return [snapshot for snapshot in snapshots if parse_time(snapshot.time) < before]
 
 
-def protected(snapshots: Sequence[Snapshot], kept: Collection[str]) -> set[str]:
-    """Return the ids that no rule deletes: the newest, the last of each approval, labelled, manual, final, `kept`."""
+def protected(snapshots: Sequence[Snapshot], kept: Collection[str], *, held: Collection[str] = _HELD_KINDS) -> set[str]:
+    """Return the ids that no rule deletes: the newest, the last of each approval, labelled, `held` kinds, `kept`."""
     approvals = {item.approval: item.id for item in snapshots if item.approval is not None}
-    by_kind = {item.id for item in snapshots if item.label is not None or item.kind in _PROTECTED_KINDS}
+    by_kind = {item.id for item in snapshots if item.label is not None or item.kind in held}
     return {*by_kind, *approvals.values(), *kept, *(item.id for item in snapshots[-1:])}
 
 
@@ -192,31 +192,46 @@ def delete(archive: HistoryStore, snapshot_id: str) -> None:
         remove(archive, [snapshot_id])
 
 
-def enforce_max(archive: HistoryStore, user: str | None) -> None:
-    """Delete the project's oldest unprotected snapshots, so that the store has no more than its policy allows."""
-    most = archive.policy.max_for_user()
-    if most is None:
-        return
-    owner = user if archive.policy.storage_type == "sqlite" else None
+def enforce_limits(archive: HistoryStore, taken: Snapshot) -> None:
+    """Delete the oldest unprotected snapshots beyond the limits of the session and of the user."""
     with archive.lock():
-        histories = [(history, history.records.snapshots()) for history in _project(archive)]
-        own = sum(_is_of(snapshot, owner) for _, snapshots in histories for snapshot in snapshots)
-        surplus = own + _count_elsewhere(archive, owner) - most
-        if surplus <= 0:
-            return
-        deletable = [
-            (snapshot, history)
-            for history, snapshots in histories
-            for snapshot in _deletable(history, snapshots)
-            if _is_of(snapshot, owner)
-        ]
-        deletable.sort(key=lambda pair: (pair[0].id.rpartition("-")[0], pair[0].number))
-        for snapshot, history in deletable[:surplus]:
-            remove(history, [snapshot.id])
+        if taken.number > archive.policy.max_snapshots:  # numbers are never used again, so that fewer are no excess
+            _limit_session(archive)
+        most = archive.policy.user_limit()
+        if most is not None:
+            _limit_user(archive, taken.user, most)
 
 
-def _is_of(snapshot: Snapshot, user: str | None) -> bool:
-    return user is None or snapshot.user == user
+def _limit_session(archive: HistoryStore) -> None:
+    """Delete the session's oldest unprotected snapshots, manual and final ones last."""
+    surplus = len(archive.records.refs()) - archive.policy.max_snapshots
+    if surplus > 0:
+        deletable = _deletable(archive, archive.records.snapshots())
+        deletable.sort(key=_is_held)
+        remove(archive, [snapshot.id for snapshot in deletable[:surplus]])
+
+
+def _limit_user(archive: HistoryStore, user: str | None, most: int) -> None:
+    """Delete a user's oldest unprotected snapshots in the project, manual and final ones last."""
+    histories = [(history, history.records.snapshots()) for history in _project(archive)]
+    own = sum(snapshot.user == user for _, snapshots in histories for snapshot in snapshots)
+    surplus = own + _count_elsewhere(archive, user) - most
+    if surplus <= 0:
+        return
+    deletable = [
+        (snapshot, history)
+        for history, snapshots in histories
+        for snapshot in _deletable(history, snapshots)
+        if snapshot.user == user
+    ]
+    deletable.sort(key=lambda pair: (_is_held(pair[0]), pair[0].id.rpartition("-")[0], pair[0].number))
+    for snapshot, history in deletable[:surplus]:
+        remove(history, [snapshot.id])
+
+
+def _is_held(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is of a kind that limits delete only after all others."""
+    return snapshot.kind in _HELD_KINDS
 
 
 def _project(archive: HistoryStore) -> list[HistoryStore]:
@@ -230,15 +245,15 @@ def _project(archive: HistoryStore) -> list[HistoryStore]:
 def _deletable(archive: HistoryStore, snapshots: list[Snapshot]) -> list[Snapshot]:
     """Return the snapshots that are not protected."""
     points = fork_points(archive, [snapshot.id for snapshot in snapshots])
-    kept = protected(snapshots, archive.protected_ids() | points)
+    kept = protected(snapshots, archive.protected_ids() | points, held=())
     return _confirm(archive, snapshots, [snapshot for snapshot in snapshots if snapshot.id not in kept])
 
 
 def _count_elsewhere(archive: HistoryStore, user: str | None) -> int:
-    """Return how many snapshots other projects have in the store: all, or those of a user."""
+    """Return how many snapshots a user has in the store in other projects."""
     names = {(key.split("/")[0], key.split("/")[3]) for key in archive.store.keys("") if _is_record(key)}
     others = [SnapshotCatalog(archive.store, *name) for name in names if name[0] != archive.session.project_id]
-    return sum(_is_of(snapshot, user) for catalog in others for snapshot in catalog.snapshots())
+    return sum(snapshot.user == user for catalog in others for snapshot in catalog.snapshots())
 
 
 def _is_record(key: str) -> bool:
