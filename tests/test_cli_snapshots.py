@@ -22,7 +22,8 @@ from haytham.storage.files import FileStore
 from support.cli_runner import IDEA, command, edit, environment, frozen, haytham, process, session_folder
 
 CONCEPT = "phase_1_concept/concept_expansion.md"
-ROW = ["id", "number", "kind", "phase", "status", "label", "time", "raw", "added", "parent", "session", "project"]
+ROW = ["id", "number", "kind", "phase", "step", "status", "label", "time", "raw", "added", "parent"]
+ROW += ["session", "project", "user", "metadata"]
 
 
 @pytest.fixture(scope="module")
@@ -204,10 +205,63 @@ def test_all_lists_every_session_of_every_project(here):
     haytham("run", "Lend ladders", "--user", "bob", cwd=here)
     assert {row["project"] for row in rows(here, "--all")} == {"rain_barrels", "lend_ladders"}
     assert {row["project"] for row in rows(here, "--all", "--user", "bob")} == {"lend_ladders"}
+    assert rows(here, "--user", "bob") == rows(here, "--all", "--user", "bob")
     assert [row["number"] for row in rows(here, "--all", "--user", "ann", "--limit", "1")] == [2]
     told = haytham("checkpoints", "--all", cwd=here).out
     assert told.startswith("session ")
     assert "lend_ladders/" in told
+
+
+@pytest.mark.parametrize("whose", [(), ("--user", "ann"), ("--all",)])
+def test_a_listing_is_narrowed_by_time_and_read_in_parts(here, whose):
+    """`--since` takes a date or an age; `--offset` skips the newest, in JSON and in the table."""
+    assert [row["number"] for row in rows(here, *whose, "--since", "2000-01-01")] == [2, 1]
+    assert [row["number"] for row in rows(here, *whose, "--since", "3000w")] == [2, 1]
+    assert rows(here, *whose, "--since", "9000-01-01T00:00:00Z") == []
+    assert [row["number"] for row in rows(here, *whose, "--limit", "1", "--offset", "1")] == [1]
+    assert [row["number"] for row in rows(here, *whose, "--offset", "2")] == []
+    table = haytham("checkpoints", *whose, "--offset", "1", cwd=here).out
+    assert ("first gate" in table, "  manual  " in table, table.count("manual")) == (True, True, 1)
+
+
+def test_a_snapshot_in_json_has_user_step_and_metadata(here):
+    """What a snapshot records of its maker is in the listing."""
+    haytham("restore", "1", cwd=here)
+    recovery, *_, first = rows(here)
+    assert (first["user"], first["step"], first["status"], first["metadata"]) == ("ann", 0, "waiting", {})
+    assert recovery["metadata"] == {"operation": f"restore {first['id']}"}
+
+
+def test_the_latest_snapshot_needs_no_number(here):
+    """`latest` is the newest snapshot of a session, for restore, show, diff, fork and pin."""
+    before = documents(here)
+    edit(session_folder(here) / CONCEPT, "## Output", "## Output\n\nMore.")
+    assert haytham("diff", "latest", "--json", cwd=here).json["old"]["snapshot"] == rows(here)[0]["id"]
+    assert haytham("show", "1", "--at", "latest", cwd=here).code == 0
+    assert haytham("restore", "latest", cwd=here).code == 0
+    assert documents(here)[CONCEPT] == before[CONCEPT]
+    assert haytham("pin", "latest", "--json", cwd=here).json["snapshot"]["number"] == 3
+    assert haytham("fork", "latest", "--name", "other", cwd=here).code == 0
+
+
+def test_the_latest_of_a_session_without_snapshots_is_not_found(here):
+    """`latest` never means a snapshot of another session."""
+    haytham("prune", "--user", "ann", "--all", "--yes", cwd=here)
+    answer = haytham("restore", "latest", cwd=here)
+    assert (answer.code, "has no snapshot 'latest'" in answer.err) == (2, True)
+
+
+def test_the_history_of_a_user_is_cleared(here):
+    """`prune --user --all` lists with --dry-run, needs --yes without a terminal, and leaves other users alone."""
+    haytham("run", "Lend ladders", "--user", "bob", cwd=here)
+    words = ("prune", "--user", "ann", "--all")
+    assert [row["number"] for row in haytham(*words, "--dry-run", "--json", cwd=here).json["snapshots"]] == [1, 2]
+    assert haytham(*words, cwd=here).code == 2
+    assert len(rows(here, "--user", "ann")) == 2
+    gone = haytham(*words, "--yes", cwd=here)
+    assert (gone.code, "2 snapshots removed" in gone.out) == (0, True)
+    assert rows(here, "--user", "ann") == []
+    assert rows(here, "--user", "bob") != []
 
 
 STORE = """
@@ -570,7 +624,15 @@ def test_one_damaged_record_hides_no_other(here):
     ("words", "sentence"),
     [
         ("checkpoints --kind weekly", "Invalid value for '--kind': 'weekly' is not one of 'routine'"),
-        ("checkpoints --user ann", "--user goes with --all"),
+        ("checkpoints rain --user ann", "say which snapshots are meant: those of a session or --user"),
+        ("checkpoints --since soon", "since: found 'soon'; allowed: a date, a time, or an age like 30d"),
+        ("checkpoints --offset -1", "Invalid value for '--offset'"),
+        ("prune --user ann", "--user clears the whole history of a user: give it with --all"),
+        ("prune --user ann --all --kind manual", "--user clears the whole history of a user"),
+        (
+            "prune --user ann --all",
+            "deleted snapshots cannot be restored; confirm with: haytham prune --user ann --all",
+        ),
         ("checkpoints rain --all", "say which snapshots are meant"),
         ("checkpoints --limit 0", "Invalid value for '--limit'"),
         ("snapshot -m", "Option '-m' requires an argument"),

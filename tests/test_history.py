@@ -260,7 +260,7 @@ def test_a_snapshot_that_there_is_not_is_an_error(session, history, word):
 def test_no_word_is_no_snapshot(history, word):
     """An empty word, or what is no text, is refused though there is only one snapshot."""
     history.take()
-    with pytest.raises(InvalidArgument, match="its id, a part of it, or its number"):
+    with pytest.raises(InvalidArgument, match="its id, a part of it, its number, or latest"):
         history.get(word)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import AmbiguousSnapshot, InvalidArgument, InvalidDocument, NotFound, SnapshotNotFound
 from haytham.history.history import History
-from haytham.history.lookup import resolve, resolve_anywhere
+from haytham.history.lookup import LATEST, resolve, resolve_anywhere
 from haytham.history.restore import read_files
 from haytham.history.verify import verify
 
@@ -26,6 +26,11 @@ _NUMBER = re.compile(r"#[0-9]+|[0-9]{1,5}")  # more digits are a part of an id
 def is_number(which: str) -> bool:
     """Return whether a snapshot is named by its number."""
     return _NUMBER.fullmatch(which) is not None
+
+
+def is_in_session(which: str) -> bool:
+    """Return whether a snapshot is named within a session: by its number, or as the latest."""
+    return which == LATEST or is_number(which)
 
 
 class SessionHistory(History):

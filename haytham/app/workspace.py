@@ -10,7 +10,7 @@ from haytham import clock
 from haytham.agents.registry import require_agents
 from haytham.app import trust, workflows
 from haytham.app.agents import AgentList, list_agents
-from haytham.app.history import is_number
+from haytham.app.history import is_in_session
 from haytham.app.memory import open_notebook
 from haytham.app.projects import Projects, default_name
 from haytham.app.repair import validate_path
@@ -249,7 +249,7 @@ class Workspace:
         By a part of its id that no other snapshot has; by its number in the session that is named, else in the one
         that `session` finds without a name.
         """
-        by_session = session is not None or is_number(which)
+        by_session = session is not None or is_in_session(which)
         found = self.session(session, among=among) if by_session else self._session_of(which)
         return found, found.history.find(which)
 

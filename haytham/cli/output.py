@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from haytham.session.spend_log import SpendSummary
     from haytham.usage import UsageTotal
 
-_FACTS = ("id", "number", "kind", "phase", "status", "label", "time", "raw", "added", "parent", "session", "project")
+_FACTS = (
+    *("id", "number", "kind", "phase", "step", "status", "label", "time", "raw", "added", "parent"),
+    *("session", "project", "user", "metadata"),
+)
 _UNITS = ("kB", "MB", "GB", "TB")
 _KILO = 1000
 _INDENT = "  "
@@ -113,16 +116,20 @@ class SnapshotTreeView:
         return list(self._lines)
 
     def lines(
-        self, *, limit: int | None, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
+        self, *, limit: int | None, wanted: Callable[[Snapshot], bool], words: Mapping[str, str], offset: int = 0
     ) -> list[TreeRow]:
-        """Return the rows of wanted snapshots, newest first, with forks below; `limit` is for the session's own."""
+        """Return the rows of wanted snapshots, newest first, with forks below.
+
+        `limit` and `offset` count the session's own; forks go with the row they stand below.
+        """
         found: list[TreeRow] = []
         shown = 0
         for line in self._session_lines(self._own, 0, wanted, words):
             shown += line.depth == 0
-            if limit is not None and shown > limit:
+            if limit is not None and shown > offset + limit:
                 return found
-            found.append(line)
+            if not offset or shown > offset:
+                found.append(line)
         for name in self._forks.get(None, []):
             found += self._fork_lines(name, 1, wanted, words)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from haytham.events import Events
 from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
 from haytham.history.lookup import ref_text, resolve
+from haytham.history.query import SnapshotQuery, parse_since
 from haytham.history.snapshot import Snapshot, capture
 from haytham.session import SessionDocuments
 from haytham.session.paths import EVENTS, check_id, sessions_prefix
@@ -138,17 +139,17 @@ class History:
         self.events.emit("snapshot_saved", persist=False, session=snapshot.session, **facts)
 
     def list(
-        self, kind: SnapshotKind | None = None, status: str | None = None, limit: int | None = None, offset: int = 0
+        self,
+        kind: SnapshotKind | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        *,
+        since: str | datetime | None = None,
     ) -> Snapshots:
-        """Return the snapshots, newest first."""
-        if kind is not None:
-            check_kind(kind)
-        snapshots = [
-            snapshot
-            for snapshot in reversed(self._archive.records.snapshots())
-            if kind in (None, snapshot.kind) and status in (None, snapshot.status)
-        ]
-        return paginate(snapshots, limit, offset)
+        """Return the snapshots, newest first; `since` is a date, a time or an age (`30d`)."""
+        query = SnapshotQuery(kind, status, since=parse_since(since))
+        return paginate([*filter(query.matches, reversed(self._archive.records.snapshots()))], limit, offset)
 
     def get(self, which: Which) -> Snapshot:
         """Return one snapshot."""
@@ -392,10 +393,20 @@ class AllHistories:
         self._store = store
         self._may_run_code = may_run_code
 
-    def list(self, user: str | None = None, limit: int | None = 50, offset: int = 0) -> Snapshots:
-        """Return the snapshots of a user, or of all, newest first."""
+    def list(  # noqa: PLR0913 - what a listing can be narrowed by
+        self,
+        user: str | None = None,
+        limit: int | None = 50,
+        offset: int = 0,
+        *,
+        kind: SnapshotKind | None = None,
+        status: str | None = None,
+        since: str | datetime | None = None,
+    ) -> Snapshots:
+        """Return the snapshots of a user, or of all, newest first; `since` is a date, a time or an age (`30d`)."""
+        query = SnapshotQuery(kind, status, user, parse_since(since))
         snapshots = [item for archive in self._archives() for item in self._snapshots(archive)]
-        selected = [snapshot for snapshot in snapshots if user in (None, snapshot.user)]
+        selected = [*filter(query.matches, snapshots)]
         selected.sort(key=lambda snapshot: (snapshot.id.rpartition("-")[0], snapshot.number), reverse=True)
         return paginate(selected, limit, offset)
 
@@ -404,11 +415,19 @@ class AllHistories:
         check_id("user id", user)
         return sum(self._clear(archive, user) for archive in self._archives())
 
+    def clearable(self, user: str) -> Snapshots:
+        """Return the snapshots that `clear` would delete, oldest first in each session."""
+        check_id("user id", user)
+        return [snapshot for archive in self._archives() for snapshot in self._clearable(archive, user)]
+
+    def _clearable(self, archive: HistoryStore, user: str) -> Snapshots:
+        owned = [snapshot for snapshot in self._snapshots(archive) if snapshot.user == user]
+        protected = retention.fork_points(archive, [snapshot.id for snapshot in owned])
+        return [snapshot for snapshot in owned if snapshot.id not in protected]
+
     def _clear(self, archive: HistoryStore, user: str) -> int:
         with archive.lock():
-            ids = [snapshot.id for snapshot in self._snapshots(archive) if snapshot.user == user]
-            protected = retention.fork_points(archive, ids)
-            deleted = [snapshot_id for snapshot_id in ids if snapshot_id not in protected]
+            deleted = [snapshot.id for snapshot in self._clearable(archive, user)]
             retention.remove(archive, deleted)
         return len(deleted)
 

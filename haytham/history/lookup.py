@@ -1,4 +1,4 @@
-"""Finding a snapshot by its id, a unique part of it, or its number."""
+"""Finding a snapshot by its id, a unique part of it, its number, or as the latest."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MOST_DIGITS = 5  # more of them may be a part of an id
 _LONGEST = 18
+LATEST = "latest"  # no id contains it
 
 
 def ref_text(which: str | int | Snapshot) -> str:
@@ -32,7 +33,8 @@ def resolve(archive: HistoryStore, part: str) -> RecordRef:
     if matching:
         by_number = len({ref.number for ref in matching}) == 1 and _number(part) == matching[0].number
         raise AmbiguousSnapshot(part, [ref.id for ref in matching], by_number=by_number)
-    owner = next((other.session.session_id for other in _others(archive) if _matching(other, part)), None)
+    others = [] if part == LATEST else _others(archive)
+    owner = next((other.session.session_id for other in others if _matching(other, part)), None)
     if owner is not None:
         raise InvalidArgument("snapshot", part, f"one of session {archive.session.session_id}; this is one of {owner}")
     name = f"snapshot {short_repr(part)}"
@@ -41,7 +43,7 @@ def resolve(archive: HistoryStore, part: str) -> RecordRef:
 
 def resolve_anywhere(archive: HistoryStore, part: str) -> tuple[HistoryStore, RecordRef]:
     """Return the record that is named, of the session itself or else of another one of the project."""
-    if not _matching(archive, part):
+    if part != LATEST and not _matching(archive, part):
         for other in _others(archive):
             if _matching(other, part):
                 return other, resolve(other, part)
@@ -51,7 +53,10 @@ def resolve_anywhere(archive: HistoryStore, part: str) -> tuple[HistoryStore, Re
 def _matching(archive: HistoryStore, part: str) -> list[RecordRef]:
     """Return the records that match: by number, which a few digits always are, by the whole id, or by a part of it."""
     if not isinstance(part, str) or not part.strip():
-        raise InvalidArgument("snapshot", part, "its id, a part of it, or its number")
+        raise InvalidArgument("snapshot", part, "its id, a part of it, its number, or latest")
+    if part == LATEST:
+        newest = archive.records.newest()
+        return [] if newest is None else [newest]
     number = _number(part)
     if number is not None:
         refs = archive.records.numbered(number)

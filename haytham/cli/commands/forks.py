@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.app.history import is_number
+from haytham.app.history import is_in_session
 from haytham.cli.context import ERROR, PHASE, UNFINISHED, AppContext, UsageError, confirm, sanitize
 from haytham.cli.options import complete_both, complete_sessions, complete_snapshots, session_option
 from haytham.cli.output import comparison_to_json, diff_summary, pluralize, render_diff, snapshot_title
@@ -120,7 +120,7 @@ def _base(context: AppContext, which: str, session_name: str | None) -> Session:
         try:
             return workspace.snapshot(which)[0]
         except SnapshotNotFound:
-            if is_number(which):
+            if is_in_session(which):
                 raise
             pairs = workspace.folders(which)
     if not pairs:
@@ -135,7 +135,7 @@ def _side(context: AppContext, base: Session, which: str) -> Session | Snapshot:
     names = [session_id for project_id, session_id in context.workspace.folders() if project_id == project]
     if which in names:
         return context.workspace.open(project, which)
-    if is_number(which):
+    if is_in_session(which):
         return base.history.find(which)
     try:
         return base.history.find_in_project(which)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, UNFINISHED, AppContext, UsageError, ask, echo, in_a_line, sanitize
+from haytham.cli.context import (
+    ERROR,
+    INVALID,
+    UNFINISHED,
+    AppContext,
+    UsageError,
+    ask,
+    confirm,
+    echo,
+    in_a_line,
+    sanitize,
+)
 from haytham.cli.options import complete_snapshots, session_option
 from haytham.cli.output import format_size, pluralize, snapshot_title, snapshot_to_json
 from haytham.config.policy import KINDS
@@ -208,21 +219,30 @@ def delete(context: AppContext, /, which: str, session_name: str | None) -> None
 @click.option("--older-than", metavar="AGE", help="All that is older, like 30d (m, h, d, w), not by the rules.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of a kind.")
 @click.option("--all", "everywhere", is_flag=True, help="In all sessions of all projects.")
+@click.option("--user", help="With --all: clear the history of a user, whatever the rules keep.")
+@click.option("--yes", is_flag=True, help="With --user: do not ask.")
 @click.pass_obj
-def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool, **options: Any) -> None:
+def prune(
+    context: AppContext, /, session_name: str | None, *, everywhere: bool, user: str | None, yes: bool, **options: Any
+) -> None:
     r"""Let go of snapshots that the rules do not keep.
 
     The rules are those of the workflow. The newest, those of approvals, labelled, manual, final and pinned ones, and
-    those that a fork comes from always stay.
+    those that a fork comes from always stay. With --all and --user all snapshots of a user are deleted, pinned ones
+    too, except those that a fork comes from.
 
     \b
     Examples:
       haytham prune --dry-run
       haytham prune --older-than 30d --kind phase
       haytham prune --all
+      haytham prune --user ann --all --dry-run
     """
     if everywhere and session_name is not None:
         raise UsageError("say where to prune: in a session or --all, not both")
+    if user is not None:
+        _clear_user(context, user, everywhere=everywhere, yes=yes, **options)
+        return
     session = None if everywhere else context.workspace.session(session_name, among=UNFINISHED)
     project = None if session is None else session.project_id
     before = _bytes_at_rest(context, project)
@@ -231,6 +251,41 @@ def prune(context: AppContext, /, session_name: str | None, *, everywhere: bool,
     rows = [snapshot_to_json(one, pinned=False) for one in gone]
     told = {"dry_run": options["dry_run"], "snapshots": rows, "bytes": freed}
     context.output("prune", told, _gone_words(gone, freed, dry_run=options["dry_run"], everywhere=everywhere))
+
+
+def _clear_user(  # noqa: PLR0913 - the options of a command
+    context: AppContext,
+    user: str,
+    *,
+    everywhere: bool,
+    yes: bool,
+    dry_run: bool,
+    older_than: str | None,
+    kind: SnapshotKind | None,
+) -> None:
+    """Delete all snapshots of a user, or list them."""
+    if not everywhere or older_than is not None or kind is not None:
+        raise UsageError(
+            "--user clears the whole history of a user: give it with --all, without --older-than and --kind"
+        )
+    histories = context.workspace.history()
+    gone, before = histories.clearable(user), _bytes_at_rest(context, None)
+    if gone and not dry_run:
+        if not yes:
+            _confirm_clear(context, user, len(gone))
+        histories.clear(user)
+    freed = None if dry_run else _freed(before, _bytes_at_rest(context, None))
+    rows = [snapshot_to_json(one, pinned=False) for one in gone]
+    text = _gone_words(gone, freed, dry_run=dry_run, everywhere=True)
+    context.output("prune", {"dry_run": dry_run, "snapshots": rows, "bytes": freed}, text)
+
+
+def _confirm_clear(context: AppContext, user: str, count: int) -> None:
+    if not context.can_ask():
+        raise UsageError(f"deleted snapshots cannot be restored; confirm with: haytham prune --user {user} --all --yes")
+    if not confirm(f"delete {pluralize(count, 'snapshot')} of {user}?"):
+        context.info("nothing was deleted")
+        raise click.exceptions.Exit(ERROR)
 
 
 def _pruned(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham import errors
-from haytham.app.history import is_number
+from haytham.app.history import is_in_session
 from haytham.cli.commands.review import prompt_for_decision
 from haytham.cli.context import (
     BUDGET,
@@ -367,9 +367,10 @@ def resume(
 def _meant(context: AppContext, which: str | None, session_name: str | None, *, with_input: bool) -> Session:
     """Return the session that is meant; if a snapshot is named, restored to it."""
     folders = context.workspace.folders
-    if which is not None and session_name is None and is_number(which) and len(folders()) > 1:
-        raise UsageError(f"{which} is the number of a snapshot in which session? say it with -s SESSION")
-    if which is None or (session_name is None and not is_number(which) and folders(which)):
+    if which is not None and session_name is None and is_in_session(which) and len(folders()) > 1:
+        what = "the latest snapshot of" if which == "latest" else f"{which} is the number of a snapshot in"
+        raise UsageError(f"{what} which session? say it with -s SESSION")
+    if which is None or (session_name is None and not is_in_session(which) and folders(which)):
         return context.workspace.session(which or session_name, among=UNFINISHED)
     try:
         session, snapshot = context.workspace.snapshot(which, session_name, among=TO_GO_BACK)

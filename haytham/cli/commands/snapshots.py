@@ -35,10 +35,9 @@ from haytham.cli.output import (
 )
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError
+from haytham.history.query import SnapshotQuery, parse_since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from haytham.app.history import SessionHistory
     from haytham.app.session import Session
     from haytham.config.policy import SnapshotKind
@@ -53,9 +52,11 @@ _TAKE_ONE = "take one with: haytham snapshot -m LABEL"
 @session_option(argument=True)
 @click.option("--kind", type=click.Choice(KINDS), help="Only those of a kind.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Only those of a session that stood so.")
+@click.option("--since", metavar="TIME", help="Only those since a date, a time, or an age like 7d.")
 @click.option("--limit", type=click.IntRange(min=1), help="No more than so many, the newest.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip so many of the newest.")
 @click.option("--all", "everywhere", is_flag=True, help="Those of all sessions of all projects.")
-@click.option("--user", help="With --all: only those of a user's sessions.")
+@click.option("--user", help="Those of all sessions of a user.")
 @click.pass_obj
 def checkpoints(
     context: AppContext, /, session_name: str | None, *, everywhere: bool, user: str | None, **asked: Any
@@ -69,13 +70,13 @@ def checkpoints(
     Examples:
       haytham checkpoints
       haytham checkpoints --kind manual --limit 5
-      haytham checkpoints --all --user ann --json
+      haytham checkpoints --user ann --since 7d --limit 50 --offset 50 --json
     """
     if everywhere and session_name is not None:
         raise UsageError("say which snapshots are meant: those of a session or --all, not both")
-    if user is not None and not everywhere:
-        raise UsageError("--user goes with --all: a session has one user")
-    if everywhere:
+    if user is not None and session_name is not None:
+        raise UsageError("say which snapshots are meant: those of a session or --user, not both")
+    if everywhere or user is not None:
         _list_all(context, user, asked)
     else:
         _list_one(context, context.workspace.session(session_name), asked)
@@ -86,8 +87,8 @@ def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> N
     history = session.history
     if context.options.as_json:
         found, pins = history.list(), history.pins()
-        rows = [snapshot_to_json(one, pinned=one.id in pins) for one in filter(_wanted(asked), found)]
-        context.output("snapshots", {"snapshots": rows[: asked["limit"]]}, "")
+        rows = [snapshot_to_json(one, pinned=one.id in pins) for one in history.list(**asked)]
+        context.output("snapshots", {"snapshots": rows}, "")
     else:
         family = SnapshotTreeView(history.tree(), session.session_id)
         found = family.own
@@ -98,7 +99,7 @@ def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> N
 
 def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> None:
     workspace = context.workspace
-    found = [one for one in workspace.history().list(user, limit=None) if _wanted(asked)(one)][: asked["limit"]]
+    found = workspace.history().list(user, **asked)
     pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in found}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
     rows = [snapshot_to_json(one, pinned=one.id in pins) for one in found]
@@ -108,15 +109,12 @@ def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> N
     context.output("snapshots", {"snapshots": rows}, table)
 
 
-def _wanted(asked: dict[str, Any]) -> Callable[[Snapshot], bool]:
-    return lambda one: asked["kind"] in (None, one.kind) and asked["status"] in (None, one.status)
-
-
 def _table(context: AppContext, session: Session, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
     """Return the snapshots of a session and its forks below a line of whose they are, or a sentence if none."""
     sessions = {name: context.workspace.open(session.project_id, name) for name in family.sessions}
     words = {name: _fork_words(one) for name, one in sessions.items()}
-    lines = family.lines(limit=asked["limit"], wanted=_wanted(asked), words=words)
+    query = SnapshotQuery(asked["kind"], asked["status"], since=parse_since(asked["since"]))
+    lines = family.lines(limit=asked["limit"], offset=asked["offset"], wanted=query.matches, words=words)
     if not lines:
         return _off(session.history) or _nothing(asked, None)
     head = f"session {session.project_id}/{session.session_id}{_lineage(session)}"
@@ -124,7 +122,7 @@ def _table(context: AppContext, session: Session, family: SnapshotTreeView, aske
 
 
 def _nothing(asked: dict[str, Any], user: str | None) -> str:
-    if asked["kind"] is None and asked["status"] is None and user is None:
+    if user is None and not any(asked.values()):
         return f"there is no snapshot yet; {_TAKE_ONE}"
     return "no snapshot is like that; haytham checkpoints lists all of a session"
 
@@ -195,13 +193,14 @@ def snapshot(context: AppContext, /, session_name: str | None, label: str | None
 def restore(context: AppContext, /, which: str, session_name: str | None) -> None:
     r"""Make a session what it was in a snapshot.
 
-    ID is the number of a snapshot, or any unique part of its id. What was there before is kept as a snapshot of its
-    own, which undoes that again.
+    ID is the number of a snapshot, any unique part of its id, or `latest`. What was there before is kept as a snapshot
+    of its own, which undoes that again.
 
     \b
     Examples:
       haytham restore 3
       haytham restore 9f3ac1
+      haytham restore latest
     """
     _restore(context, *context.workspace.snapshot(which, session_name, among=TO_GO_BACK))
 
