@@ -99,7 +99,12 @@ _TYPES = (
     EventType("attempt_started", "the next attempt at a phase starts", {"phase": _NUMBER, "attempt": _NUMBER}),
     EventType("agent_started", "an agent is called", {**_AGENT, "model": _TEXT}),
     EventType("agent_text", "an agent writes a piece of its answer", {**_AGENT, "text": _TEXT}, is_persisted=False),
-    EventType("agent_completed", "an agent's answer was stored", {**_AGENT, "tokens": _LIST, "cost": _AMOUNT}),
+    EventType(
+        "agent_completed",
+        "an agent's answer was stored",
+        {**_AGENT, "tokens": _LIST, "cost": _AMOUNT, "similarity": (int, float)},
+        frozenset({"similarity"}),
+    ),
     EventType("agent_failed", "a call of an agent failed", {**_AGENT, "error": _TEXT, "tries_left": _NUMBER}),
     EventType("person_asked", "an output was left to a person", _AGENT),
     EventType("repair_asked", "a reply was sent back, as it breaks its contract", {**_AGENT, "complaints": _LIST}),
@@ -107,6 +112,7 @@ _TYPES = (
     EventType("reply_not_stored", "a reply was stored elsewhere, and why", {**_AGENT, "why": _TEXT}),
     EventType("budget_warning", "a share of a limit is spent", {"why": _TEXT}),
     EventType("budget_exceeded", "a call was not made, as it would exceed a limit", {**_AGENT, "why": _TEXT}),
+    EventType("drift_detected", "a run drifts, by which signals", {"signals": _LIST, "action": _TEXT}),
     EventType("review_opened", "the gate of a phase was opened, and why", {"phase": _NUMBER, "why": _TEXT}),
     EventType(
         "decision",

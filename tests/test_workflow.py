@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from haytham.agents.registry import require_agents
-from haytham.config.policy import KINDS, BudgetLimits, SnapshotPolicy
+from haytham.config.policy import KINDS, BudgetLimits, DriftPolicy, SnapshotPolicy
 from haytham.config.workflow import FILE, Phase, WorkflowFiles, editable_copy, parse_workflow, shipped_workflow
 from haytham.config.workflow_check import workflow_schema
 from haytham.errors import InvalidDocument
@@ -44,6 +44,7 @@ def test_the_schema_has_every_key_that_is_read():
     assert schema["snapshots"]["properties"].keys() == policy
     assert schema["snapshots"]["properties"]["retention"]["properties"].keys() == set(KINDS)
     assert schema["budget"]["properties"].keys() == {field.name for field in fields(BudgetLimits)}
+    assert schema["drift"]["properties"].keys() == {field.name for field in fields(DriftPolicy)}
     assert schema["checkpointing"]["properties"] == schema["snapshots"]["properties"]
     rules = [{**node, "description": ""} for node in (phase["snapshot"], phase["checkpoint"], schema["snapshot"])]
     assert rules == [{"description": "", "type": "boolean"}] * 3
@@ -256,6 +257,10 @@ def test_snapshots_are_switched_off_without_quotes(word):
         ("checkpointing: {auto: on}", "checkpointing.auto: found True; allowed: phase, every, off"),
         ("checkpointing: {auto_resume_on_failure: maybe}", "_on_failure: found 'maybe'; allowed: true, false"),
         ("checkpointing: {max_retries: -1}", "checkpointing.max_retries: found -1; allowed: 0 or more"),
+        ("drift: {cycle: 3}", "w.yaml:8: drift.cycle: unknown key"),
+        ("drift: {window: 9}", "w.yaml:8: drift.window: found 9; allowed: 10 or more"),
+        ("drift: {error_rate: 2}", "w.yaml:8: drift.error_rate: found 2; allowed: "),
+        ("drift: {action: pause}", "w.yaml:8: drift.action: found 'pause'; allowed: warn"),
         (
             "checkpoint: true\ncheckpointing: {enabled: false}",
             "w.yaml:8: checkpoint: found True, and checkpointing.ena",

@@ -35,6 +35,7 @@ _WORDS = {
     "reply_not_stored": "  {agent}: its reply is not stored: {why}",
     "budget_warning": "budget: {why}",
     "budget_exceeded": "  {agent}: held back: {why}",
+    "drift_detected": "drift: {signals}",
     "attempt_started": "phase {phase}: attempt {attempt}",
     "review_opened": "phase {phase}: {why}",
     "decision": "phase {phase}: {decided} by {by}",
@@ -104,6 +105,7 @@ def _readable(facts: Mapping[str, Any]) -> dict[str, Any]:
     left = facts.get("tries_left")
     told["tries"] = f"; it is asked again, {left} more at most" if left else ""
     told["decided"] = decision_text(facts) if facts.get("decision") else ""
+    told["signals"] = ", ".join(facts.get("signals") or ()).replace("_", " ")
     told["complaints"] = _complaints(facts.get("complaints") or ())
     return {**told, "used": format_usage(facts)}
 

@@ -1,6 +1,6 @@
-"""Policies of a workflow: when snapshots are taken and how long they are kept, what may be spent, and memory.
+"""Policies of a workflow: when snapshots are taken and how long they are kept, what may be spent, memory, and drift.
 
-Pure values with their defaults; `snapshots:`, `budget:` and `memory:` in workflow.yaml override them.
+Pure values with their defaults; `snapshots:`, `budget:`, `memory:` and `drift:` in workflow.yaml override them.
 """
 
 from __future__ import annotations
@@ -78,9 +78,30 @@ class MemoryPolicy:
     store: str = "files"
 
 
+@dataclass(frozen=True)
+class DriftPolicy:
+    """The limits past which a run drifts (cycles, share of errors in a window, repeats, stalled cycles, minutes).
+
+    `action` is what follows; a warning is all there is.
+    """
+
+    cycles: int = 300
+    error_rate: float = 0.10
+    window: int = 20
+    repeats: int = 3
+    no_progress: int = 10
+    age_minutes: float = 120
+    action: Literal["warn"] = "warn"
+
+
 def parse_memory(facts: Mapping[str, Any]) -> MemoryPolicy:
     """Return the policy in `memory:`."""
     return MemoryPolicy(**facts)
+
+
+def parse_drift(facts: Mapping[str, Any]) -> DriftPolicy:
+    """Return the policy in `drift:`."""
+    return DriftPolicy(**facts)
 
 
 def parse_limits(facts: Mapping[str, Any]) -> BudgetLimits:

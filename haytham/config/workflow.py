@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from haytham.config.agent_spec import agent_file_text, agent_name
 from haytham.config.policy import (
     BudgetLimits,
+    DriftPolicy,
     MemoryPolicy,
     SnapshotPolicy,
+    parse_drift,
     parse_limits,
     parse_memory,
     parse_policy,
@@ -103,8 +105,9 @@ class Phase:
 class Workflow:
     """Phases and modes, as workflow.yaml or a Python program states them.
 
-    `snapshots`, `limits` and `memory` take the keys of `snapshots:`, `budget:` and `memory:` in workflow.yaml. Without
-    `modes` there is one, `all`, with every phase. A workflow with faults raises InvalidDocument, with all of them.
+    `snapshots`, `limits`, `memory` and `drift` take the keys of `snapshots:`, `budget:`, `memory:` and `drift:` in
+    workflow.yaml. Without `modes` there is one, `all`, with every phase. A workflow with faults raises InvalidDocument,
+    with all of them.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Workflow:
     policy: SnapshotPolicy
     limits: BudgetLimits
     memory: MemoryPolicy
+    drift: DriftPolicy
     file: str = field(repr=False)
     lines: Mapping[Path, int] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
@@ -128,6 +132,7 @@ class Workflow:
         snapshots: Mapping[str, Any] | None = None,
         limits: Mapping[str, Any] | None = None,
         memory: Mapping[str, Any] | None = None,
+        drift: Mapping[str, Any] | None = None,
     ) -> None:
         file = f"workflow {name}"
         numbered = _number_phases(phases, file)
@@ -137,6 +142,7 @@ class Workflow:
         facts |= {} if snapshots is None else {"snapshots": _plain(snapshots)}
         facts |= {} if limits is None else {"budget": _plain(limits)}
         facts |= {} if memory is None else {"memory": _plain(memory)}
+        facts |= {} if drift is None else {"drift": _plain(drift)}
         self.__dict__.update(_parse_facts(facts, {}, file), callables=callables)
 
     @classmethod
@@ -274,6 +280,7 @@ def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, 
         "policy": parse_policy(facts.get("snapshots", {})),
         "limits": parse_limits(facts.get("budget", {})),
         "memory": parse_memory(facts.get("memory", {})),
+        "drift": parse_drift(facts.get("drift", {})),
         "file": file,
         "lines": lines,
         "facts": facts,

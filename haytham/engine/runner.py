@@ -11,6 +11,7 @@ from haytham import clock
 from haytham.agents.human import AwaitingHuman
 from haytham.agents.registry import DEFAULT_MODEL
 from haytham.engine.autosnapshot import AutoSnapshotter, SessionTaskSnapshots
+from haytham.engine.drift import DriftMonitor
 from haytham.engine.invoke import AgentInvoker, RunOptions
 from haytham.engine.plan_reporter import PlanReporter
 from haytham.engine.result import (
@@ -83,6 +84,7 @@ class Runner:
         self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=options)
         self._history = History(session, events=events, may_run_code=may_run_code)
         self._snapshotter = AutoSnapshotter(self._history)
+        self._drift = DriftMonitor(session, events, self._snapshotter)
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
         self._reporter = PlanReporter(events)
@@ -142,6 +144,7 @@ class Runner:
         self._snapshotter.prune_on_start()
         self._invoker.load_budget()
         plan = self._refresh_plan(by)
+        self._drift.start()
         self._snapshotter.backfill_approvals()
         with self._session.running():
             if retry is not None:
@@ -286,6 +289,7 @@ class Runner:
         if run.status is None:
             with self._session.transaction() as changes:
                 self._save_phase(changes, run)
+        self._drift.check()
         failed = run.named("failed")
         self._ran = phase, run.status == "completed"
         if failed:
@@ -318,8 +322,9 @@ class Runner:
     def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:
         task, spec = plan.build_request(phase, name, read_state(plan.view), self._memory.recall)
         self._invoker.check_trusted(spec)
-        history, on_text = SessionTaskSnapshots(self._history), partial(self._tell, phase.number, name)
-        return replace(task, history=history, on_text=on_text), spec
+        tell = partial(self._events.emit, "agent_text", phase=phase.number, agent=name)  # not kept before it is whole
+        history = SessionTaskSnapshots(self._history)
+        return replace(task, history=history, on_text=lambda text: tell(text=text)), spec
 
     async def _run_in_order(
         self, plan: SessionPlan, phase: Phase, agents: tuple[str, ...], asked: list[tuple[Task, AgentSpec]]
@@ -390,10 +395,6 @@ class Runner:
         known |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
         return known | view.spending().costs(phase.number, attempt)
 
-    def _tell(self, phase: int, agent: str, text: str) -> None:
-        """Show a piece of an answer while it is being written; it is not kept before it is whole."""
-        self._events.emit("agent_text", phase=phase, agent=agent, text=text)
-
     async def _run_agent(self, task: Task, spec: AgentSpec) -> AgentOutcome:
         """Ask an agent, and store what it answers the moment it is there; how that came out."""
         begun = clock.monotonic()
@@ -414,13 +415,13 @@ class Runner:
             reply, redacted = without_secrets(answer.reply, self._secrets)
         facts = completed_facts(answer, reply) | ({"redacted": redacted} if redacted else {})
         cost = answer.reply.cost if answer.is_free else answer.cost
-        wanted = spec.runtime.get("snapshot")
+        wanted, similarity = spec.runtime.get("snapshot"), self._drift.similarity(task, reply.text)
 
         def then(changes: Transaction) -> None:
             if redacted:
                 changes.emit("reply_redacted", phase=task.phase, agent=task.agent, places=redacted)
-            tokens = [answer.tokens("input_tokens"), answer.tokens("output_tokens")]
-            changes.emit("agent_completed", phase=task.phase, agent=task.agent, tokens=tokens, cost=answer.cost)
+            used = {"tokens": [answer.tokens("input_tokens"), answer.tokens("output_tokens")], "cost": answer.cost}
+            changes.emit("agent_completed", phase=task.phase, agent=task.agent, **used, **similarity)
             self._costs[task.phase, task.agent] = cost
             is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(wanted)
             if is_last and is_readable(changes.view, self._phase_run.phase):
