@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from haytham import clock
 from haytham.errors import InvalidArgument
-from haytham.logs import LogKind, parse_line, read_from, read_log
+from haytham.logs import LogKind, log_size, parse_line, read_from, read_log
 
 if TYPE_CHECKING:
     import asyncio
@@ -292,6 +292,10 @@ class Events:
             state = set()
             _fold_once(state, read_from(self._store, self._key, 0).split(b"\n") if self._store is not None else [])
         return state
+
+    def size(self) -> int:
+        """Return how many bytes the session's file has."""
+        return 0 if self._store is None else log_size(self._store, self._key)
 
     def read(self, position: int = 0) -> tuple[list[Event], int]:
         """Return the events of the session's file from a position on, and the position after them.

@@ -85,6 +85,16 @@ def read_from(store: Store, key: str, offset: int) -> bytes:
     return data
 
 
+def log_size(store: Store, key: str) -> int:
+    """Return how many bytes are under a key; 0 if there are none."""
+    base = getattr(store, "base_store", store)
+    size = getattr(base, "size", None)
+    try:
+        return len(base.read(key)) if size is None else int(size(key))
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
 def _advance(store: Store, key: str, kind: LogKind[S], known: _Position[S]) -> _Position[S] | None:
     """Fold the lines after a position; None if the log is another one, or cannot be folded."""
     data = read_from(store, key, known.position - len(known.tail))

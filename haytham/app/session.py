@@ -13,14 +13,9 @@ from haytham.app import decisions, repair, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.history import SessionHistory
+from haytham.app.log import EventFilter, EventLog
 from haytham.app.memory import session_memory
-from haytham.app.results import (
-    AgentFailure,
-    MergeResult,
-    Output,
-    RepairReport,
-    RestoreResult,
-)
+from haytham.app.results import AgentFailure, MergeResult, Output, RepairReport, RestoreResult
 from haytham.app.settings import REPLAY, RunSettings, check_model, current_user, set_model
 from haytham.app.workflows import WorkflowUpdate
 from haytham.errors import (
@@ -390,6 +385,10 @@ class Session:
     def cost(self) -> CostReport:
         """Return what the session has spent and may spend."""
         return status.cost_report(self.documents)
+
+    def log(self, kinds: Sequence[str] = (), since: str | None = None) -> EventLog:
+        """Return the stored events of some names, or of all, since an age ago (`2h`) or a time."""
+        return EventLog(self.new_events(), EventFilter.parse(kinds, since))
 
     def validate(self) -> ValidationReport:
         """Return all problems of all documents of the session."""

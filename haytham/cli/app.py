@@ -95,6 +95,7 @@ _COMMANDS = {
     "list": "look:list_",
     "show": "look:show",
     "cost": "cost:cost",
+    "log": "log:log",
     "agents": "agents:agents",
     "prompt": "agents:prompt",
     "review": "review:review",

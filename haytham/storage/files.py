@@ -90,6 +90,10 @@ class FileStore:
         """Return the bytes of a file from an offset on."""
         return self._read(key, offset=offset)
 
+    def size(self, key: str) -> int:
+        """Return how many bytes a file has."""
+        return os.lstat(f"{self._root}/{check_key(key)}").st_size
+
     def _read(self, key: str, *, limit: int | None = None, offset: int = 0) -> bytes:
         path = f"{self._root}/{check_key(key)}"
         if not atomic.HAS_NOFOLLOW or not self._was_checked(_parent(path)):

@@ -173,6 +173,12 @@ def cost(workspace, given):
     workspace.costs() if given["everywhere"] else workspace.session(given["session_name"]).cost()
 
 
+def log(workspace, given):
+    """Read the stored events."""
+    found = workspace.session(given["session_name"]).log(given["kinds"], given["since"])
+    found.read(None if given["everything"] else given["limit"])
+
+
 def agents(workspace, given):
     """List agents."""
     if given["workflow"] is None and workspace.folders():
@@ -300,6 +306,7 @@ CALLS = {
     "list": lambda workspace, _given: workspace.list(),
     "show": show,
     "cost": cost,
+    "log": log,
     "agents": agents,
     "prompt": lambda workspace, given: workspace.session(given["session_name"]).preview_prompts(
         given["phase"], given["agent"]
