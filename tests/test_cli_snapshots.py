@@ -14,6 +14,7 @@ import pytest
 from click import Context
 
 from haytham import clock
+from haytham.app.workspace import Workspace
 from haytham.cli.app import root
 from haytham.cli.output import SnapshotTreeView, format_size, render_table
 from haytham.history.fork import build_forest
@@ -170,7 +171,7 @@ def test_json_tells_every_snapshot_newest_first(here):
     answer = haytham("checkpoints", "--json", cwd=here).json
     assert (answer["kind"], answer["version"], list(answer)) == ("snapshots", 1, ["kind", "version", "snapshots"])
     second, first = answer["snapshots"]
-    assert list(first) == [*ROW, "pinned"]
+    assert list(first) == [*ROW, "pinned", "agent_type", "collected_fields", "required_fields", "context_summary"]
     assert (first["number"], first["kind"], first["phase"], first["label"]) == (1, "manual", 1, "first gate")
     assert (second["number"], second["status"], second["parent"]) == (2, "waiting", first["id"])
     assert second["raw"] > second["added"] > 0
@@ -230,6 +231,20 @@ def test_a_snapshot_in_json_has_user_step_and_metadata(here):
     recovery, *_, first = rows(here)
     assert (first["user"], first["step"], first["status"], first["metadata"]) == ("ann", 0, "waiting", {})
     assert recovery["metadata"] == {"operation": f"restore {first['id']}"}
+
+
+def test_a_listing_in_json_has_the_fields_of_the_state(here):
+    """Agent type, collected and required fields and summary stand with each snapshot; null if the state is damaged."""
+    session = Workspace(here / "projects").session()
+    session.update_state({"agent": {"type": "Seller"}, "fields": {"collected": {"a": 1}, "required": ["a"]}})
+    session.update_state({"summary": "Half done."})
+    haytham("snapshot", cwd=here)
+    edit(session_folder(here) / "state.md", "- Type: Seller", "- Tpye: Seller")
+    haytham("snapshot", cwd=here)
+    names = ("agent_type", "collected_fields", "required_fields", "context_summary")
+    values = [[row[name] for name in names] for row in rows(here)]
+    assert values[:3] == [[None] * 4, ["Seller", {"a": 1}, ["a"], "Half done."], [None, {}, [], ""]]
+    assert haytham("diff", "2", "3", cwd=here).out.count("summary") == 0
 
 
 def test_the_latest_snapshot_needs_no_number(here):

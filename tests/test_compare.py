@@ -111,6 +111,7 @@ def test_fields_are_named_by_what_holds_them(session):
     session.save_feedback(1, {**FEEDBACK, "approved": True, "comments": "Go on"})
     comparison = compare(before, side(session))
     assert pairs(comparison) == {
+        "status": ("waiting", "in_progress"),
         "checkpoint.1.save_counter": (1, 2),
         "checkpoint.1.ledger.concept_expansion.cost": (0.1, 0.25),
         "checkpoint.1.errors.1": (None, "late"),
@@ -176,7 +177,7 @@ def test_long_values_are_texts_and_flood_no_list():
 
 
 def a_state(**changes):
-    content = dict.fromkeys(("task.current", "task.status", "task.progress", "mailbox.last_processed"))
+    content = dict.fromkeys(("agent.type", "task.current", "task.status", "task.progress", "mailbox.last_processed"))
     lists = ("mailbox.pending", "context.goals", "context.constraints", "context.decisions", "fields.required")
     content |= {name: [] for name in lists}
     content |= {name: {} for name in ("memory.short_term", "memory.session", "fields.collected")}
@@ -186,7 +187,7 @@ def a_state(**changes):
 
 
 def test_values_of_the_caller_are_found_by_their_keys():
-    """State is compared key by key, whatever the keys and however deep; its summary is a text."""
+    """State is compared key by key, whatever the keys and however deep; its summary is a field and a text."""
     before = a_state(memory__session={"x": {"y": 1}, "a.b": True}, context__goals=["one"], summary="Short.")
     after = a_state(memory__session={"x": {"y": 2}, "a.b": 1}, context__goals=["one", {"n": 2}], summary="Brief.")
     comparison = compare(one("state.md", before), one("state.md", after))
@@ -194,8 +195,23 @@ def test_values_of_the_caller_are_found_by_their_keys():
         "state.context.goals.2.n": (None, 2),
         "state.memory.session.x.y": (1, 2),
         'state.memory.session."a.b"': (True, 1),
+        "state.summary": ("Short.", "Brief."),
     }
     assert comparison.texts["state.md"].endswith("-Short.\n+Brief.")
+
+
+def test_the_fields_of_an_agent_are_changed_fields_however_long():
+    """Agent type, collected and required fields are fields even if a value is long, and then a text besides."""
+    long = "x" * 300
+    before = a_state(agent__type="Seller", fields__collected={"name": "ann"}, fields__required=["name"])
+    after = a_state(agent__type="Buyer", fields__collected={"name": long}, fields__required=["name", "city"])
+    comparison = compare(one("state.md", before), one("state.md", after))
+    assert pairs(comparison) == {
+        "state.agent.type": ("Seller", "Buyer"),
+        "state.fields.collected.name": ("ann", long),
+        "state.fields.required.2": (None, "city"),
+    }
+    assert list(comparison.texts) == ["state.md#fields.collected.name"]
 
 
 def test_a_state_that_came_tells_all_it_holds():

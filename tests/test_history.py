@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from conftest import rounds
 from haytham import History, MemoryStore, clock
 from haytham.config.policy import KINDS
-from haytham.errors import HaythamError, InvalidArgument, NotFound
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFound
 from haytham.history.catalog import BranchHead, BranchHeadFile
+from haytham.history.snapshot_fields import SnapshotFields
 from haytham.session import SessionDocuments
 from support.history_workers import (
     PATHS,
@@ -254,6 +255,29 @@ def test_a_snapshot_that_there_is_not_is_an_error(session, history, word):
             act(word)
         assert len(str(caught.value)) < 400
     assert whole(session.store.base) == before
+
+
+def test_a_snapshot_shows_the_fields_of_its_state(session, history):
+    """Agent type, collected and required fields and summary are values, of the moment the snapshot was taken."""
+    empty = history.take()
+    fields = {"collected": {"name": "Ann", "age": 7}, "required": ["name", {"name": "age"}]}
+    session.update_state({"agent": {"type": "Seller"}, "fields": fields, "summary": "Two lines\n\nof it."})
+    full = history.take()
+    session.update_state({"agent": {"type": "Buyer"}})
+    assert history.fields(empty) == SnapshotFields()
+    required = tuple(fields["required"])
+    assert history.fields(full) == SnapshotFields("Seller", fields["collected"], required, "Two lines\n\nof it.")
+    assert history.compare(full).changed_fields["state.agent.type"].new == "Buyer"
+
+
+def test_fields_of_a_state_that_cannot_be_read_are_refused(session, history):
+    """A damaged state in a snapshot is reported with its file, and never taken for an empty one."""
+    session.update_state({"summary": "Short."})
+    key = f"{session.prefix}state.md"
+    session.store.write(key, session.store.read(key).replace(b"- Type:", b"- Tpye:"))
+    damaged = history.take()
+    with pytest.raises(InvalidDocument, match=r"state\.md:\d+: Agent"):
+        history.fields(damaged)
 
 
 @pytest.mark.parametrize("word", ["", "  ", None, 1.0, True, b"1"])

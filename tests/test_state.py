@@ -93,6 +93,7 @@ def test_maps_merge_as_a_merge_patch_says(before, change, after):
 
 FULL = unflatten(
     {
+        "agent.type": "a",
         "task.current": "t",
         "task.status": "s",
         "task.progress": {"done": 1},
@@ -151,10 +152,10 @@ for _ in range(70):
 WRONG = [
     (None, "state: found None; allowed: a map of changes"),
     ([("task", 1)], "state: found [('task', 1)]; allowed: a map of changes"),
-    ({"tasks": {}}, "state: found 'tasks'; allowed: task, mailbox, context, memory, fields, summary"),
-    ({1: {}}, "state: found 1; allowed: task, mailbox"),
+    ({"tasks": {}}, "state: found 'tasks'; allowed: agent, task, mailbox, context, memory, fields, summary"),
+    ({1: {}}, "state: found 1; allowed: agent, task, mailbox"),
     ({"task": {"name": "x"}}, "state: task: found 'name'; allowed: current, status, progress"),
-    ({"task.current": "x"}, "state: found 'task.current'; allowed: task"),
+    ({"task.current": "x"}, "state: found 'task.current'; allowed: agent, task"),
     ({"task": "x"}, "state: task: found 'x'; allowed: a map with any of current, status, progress"),
     ({"task": {"current": 7}}, "state: task.current: found 7; allowed: text"),
     ({"mailbox": {"pending": "x"}}, "state: mailbox.pending: found 'x'; allowed: a list"),
@@ -233,12 +234,12 @@ def test_a_state_that_cannot_be_read_is_never_taken_for_empty(desk):
     assert validate_tree(FileStore(desk.base), "p/").problems == ()
     broken = file_of(desk).read_bytes().replace(b"## Goals\n-", b"## Goals\nlost")
     file_of(desk).write_bytes(broken)
-    said = r"p/sessions/s/state\.md:20: Goals: found 'lost'"
+    said = r"p/sessions/s/state\.md:23: Goals: found 'lost'"
     for act in (desk.session.state, lambda: desk.session.update_state({"summary": "s"})):
         with pytest.raises(InvalidDocument, match=said):
             act()
     assert [str(problem).split(";")[0] for problem in validate_tree(FileStore(desk.base), "p/").problems] == [
-        "p/sessions/s/state.md:20: Goals: found 'lost'"
+        "p/sessions/s/state.md:23: Goals: found 'lost'"
     ]
     assert file_of(desk).read_bytes() == broken
 
@@ -322,7 +323,7 @@ def test_a_reply_that_is_not_stored_changes_no_state(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"task": {"current": "x"}, "tasks": {}}, "state: found 'tasks'; allowed: task, mailbox"),
+        ({"task": {"current": "x"}, "tasks": {}}, "state: found 'tasks'; allowed: agent, task, mailbox"),
         ({"summary": 7}, "state: summary: found 7; allowed: text"),
         ({"memory": {"session": {"a": float("nan")}}}, "reply: state: found"),
     ],

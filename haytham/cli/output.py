@@ -366,7 +366,7 @@ def diff_summary(comparison: Comparison) -> str:
         return NOTHING
     rows = _counts(comparison)
     plus, minus = (sum(row[at] for row in rows.values()) for at in (0, 1))
-    total = f"{_count(len(rows), 'document')}, +{plus} -{minus}; {_count(len(comparison.changed_fields), 'field')}"
+    total = f"{_count(len(rows), 'document')}, +{plus} -{minus}; {_count(len(_short_fields(comparison)), 'field')}"
     widths = [
         max((len(text) for text in column), default=0) for column in zip(*map(_diff_cells, rows.items()), strict=True)
     ]
@@ -396,7 +396,7 @@ def _summary(comparison: Comparison) -> Iterator[str]:
     """Status, fields, documents, totals: those that moved, a line each."""
     if comparison.old_status != comparison.new_status:
         yield _line(f"status: {comparison.old_status} -> {comparison.new_status}")
-    for path, change in comparison.changed_fields.items():
+    for path, change in _short_fields(comparison).items():
         yield _line(f"{path}: {_told(change.old)} -> {_told(change.new)}")
     yield from (_line(f"added: {path}") for path in comparison.added)
     yield from (_line(f"removed: {path}") for path in comparison.removed)
@@ -404,6 +404,13 @@ def _summary(comparison: Comparison) -> Iterator[str]:
         yield f"tokens: {_told(comparison.tokens.old)} -> {_told(comparison.tokens.new)}"
     if comparison.cost.is_changed:
         yield f"cost: {_money(comparison.cost.old)} -> {_money(comparison.cost.new)}"
+
+
+def _short_fields(comparison: Comparison) -> dict[str, Change]:
+    """Return the changed fields without the status and those that are shown as texts."""
+    shown = {"state.summary"} if "state.md" in comparison.texts else set()
+    shown |= {f"state.{path.removeprefix('state.md#')}" for path in comparison.texts}
+    return {path: change for path, change in comparison.changed_fields.items() if path not in {"status", *shown}}
 
 
 def _line(text: str) -> str:

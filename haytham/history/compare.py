@@ -1,9 +1,9 @@
 """Comparing two snapshots or sessions: fields by their paths, texts as unified differences.
 
-A field's path begins with its document: `manifest.model`, `state.memory.session.x`, `checkpoint.2.status`,
-`feedback.2.approved`, `output.1.concept_expansion.model`, `task.1.concept_expansion.attempt`, and for an earlier
-attempt at phase 2, the first, `attempt.2.1.output.market_intelligence.model`. Derived fields, line ends, the order of
-named rows, and times of saving are not compared.
+`status` is that of the session. Other paths begin with their document: `manifest.model`, `state.memory.session.x`,
+`checkpoint.2.status`, `feedback.2.approved`, `output.1.concept_expansion.model`, `task.1.concept_expansion.attempt`,
+and for an earlier attempt at phase 2, the first, `attempt.2.1.output.market_intelligence.model`. Derived fields, line
+ends, the order of named rows, and times of saving are not compared.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _SESSION = "project/sessions/session/"  # the kind of a document is told by a wh
 _PREFIXES = {"session_manifest": "manifest", "user_feedback": "feedback", "agent_output": "output"}
 _IGNORED = {("checkpoint", "saved_at"), ("state", "saved_at")}
 _ROW_KEYS = ("agent_name", "document", "part")
+_ALWAYS_FIELDS = ("fields.", "summary")  # of the state: listed as fields, long or not
 _LONGEST = 200  # characters of a field that is shown as a value
 _MOST_LINES = 10_000  # of a text that is compared line by line: the time that takes grows with their square
 
@@ -67,6 +68,7 @@ class Change:
 class Comparison:
     """The differences: fields by path, documents added and removed, statuses, texts by document, totals.
 
+    The status is also a changed field, and so are the state's summary and collected and required fields, long or not.
     The content of a document is listed under the document's path, another long text under the path, `#` and the field.
     Totals are None if a checkpoint cannot be read, and if no document differs.
     """
@@ -94,8 +96,9 @@ def compare(old: CompareSide, new: CompareSide) -> Comparison:
     changed = [path for path in paths if old.documents.get(path) != new.documents.get(path)]
     states = [_compare(DocumentPath(path), old.documents.get(path), new.documents.get(path)) for path in changed]
     tokens, cost = _totals(old.documents, new.documents) if changed else (_UNKNOWN, _UNKNOWN)
+    status = {} if old.status == new.status else {"status": Change(old.status, new.status)}
     return Comparison(
-        changed_fields={name: change for state in states for name, change in state.fields.items()},
+        changed_fields={**status, **{name: change for state in states for name, change in state.fields.items()}},
         added=tuple(path for path in changed if path not in old.documents),
         removed=tuple(path for path in changed if path not in new.documents),
         old_status=old.status,
@@ -236,6 +239,8 @@ def _compare_values(place: DocumentPath, old: Value, new: Value) -> CompareState
                 where = place.path if path == place.content else f"{place.path}#{path}"
                 text = _text_difference(where, _as_text(before), _as_text(after))
                 state.texts.update({where: text} if text else {})
+                if text and place.kind == "state" and path.startswith(_ALWAYS_FIELDS):
+                    state.fields[f"{place.names}.{path}"] = Change(before, after)
             else:
                 state.fields[f"{place.names}.{path}"] = Change(before, after)
     return state

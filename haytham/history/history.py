@@ -17,8 +17,9 @@ from haytham.history.catalog import HistoryStore
 from haytham.history.lookup import ref_text, resolve
 from haytham.history.query import SnapshotQuery, parse_since
 from haytham.history.snapshot import Snapshot, capture
+from haytham.history.snapshot_fields import SnapshotFields, parse_fields
 from haytham.session import SessionDocuments
-from haytham.session.paths import EVENTS, check_id, sessions_prefix
+from haytham.session.paths import EVENTS, STATE, check_id, sessions_prefix
 from haytham.validation import plain_dict, require_text
 
 if TYPE_CHECKING:
@@ -177,6 +178,12 @@ class History:
         if entry is None:
             raise NotFound(f"{path} in snapshot {record.snapshot.number}", "document of that path in it")
         return self._archive.blobs.read(entry)
+
+    def fields(self, which: Which) -> SnapshotFields:
+        """Return agent type, collected and required fields and summary of a snapshot, as its state has them."""
+        record = self._record(which)
+        entry = next((entry for entry in record.files if entry.path == STATE), None)
+        return parse_fields(None if entry is None else self._archive.blobs.read(entry), STATE)
 
     def contents(self, which: Which) -> dict[str, bytes]:
         """Return the bytes of all documents of a snapshot, by path."""

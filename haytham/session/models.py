@@ -258,6 +258,7 @@ class SessionState(Document):
 
     KIND = "state"
 
+    agent_type: str | None = field(metadata={"name": "agent.type"})
     task_current: str | None = field(metadata={"name": "task.current"})
     task_status: str | None = field(metadata={"name": "task.status"})
     task_progress: Any = field(metadata={"name": "task.progress"})

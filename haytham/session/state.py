@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 
 EMPTY: Mapping[str, Any] = {
+    "agent": {"type": None},
     "task": {"current": None, "status": None, "progress": None},
     "mailbox": {"last_processed": None, "pending": []},
     "context": {"goals": [], "constraints": [], "decisions": []},

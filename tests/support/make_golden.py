@@ -133,6 +133,7 @@ TASK = {
     "prompt": "Expand the idea.\n\n# The idea\n\nA marketplace for rooftop gardens.\n",
 }
 STATE = {
+    "agent.type": "WardResearcher",
     "task.current": "Compare three wards",
     "task.status": "in_progress",
     "task.progress": 0.4,
@@ -284,6 +285,7 @@ GOLDEN = {
     ("state", "hostile"): (
         {
             **STATE,
+            "agent.type": "- Type: x\n## Current Task",
             "task.current": "## Mailbox\n- Last Processed: x",
             "task.progress": {"done": [1, None, True], "of": 1.0},
             "mailbox.last_processed": "-",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from haytham.cli.output import (
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError
 from haytham.history.query import SnapshotQuery, parse_since
+from haytham.history.snapshot_fields import SnapshotFields
 
 if TYPE_CHECKING:
     from haytham.app.history import SessionHistory
@@ -87,7 +89,7 @@ def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> N
     history = session.history
     if context.options.as_json:
         found, pins = history.list(), history.pins()
-        rows = [snapshot_to_json(one, pinned=one.id in pins) for one in history.list(**asked)]
+        rows = [_listed_row(history, one, pins) for one in history.list(**asked)]
         context.output("snapshots", {"snapshots": rows}, "")
     else:
         family = SnapshotTreeView(history.tree(), session.session_id)
@@ -102,11 +104,21 @@ def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> N
     found = workspace.history().list(user, **asked)
     pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in found}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
-    rows = [snapshot_to_json(one, pinned=one.id in pins) for one in found]
+    draws = not context.options.as_json
+    rows = [] if draws else [_listed_row(pasts[one.project, one.session], one, pins) for one in found]
     table = (
         render_table([TreeRow(0, one) for one in found], pins, with_session=True) if found else _nothing(asked, user)
     )
     context.output("snapshots", {"snapshots": rows}, table)
+
+
+def _listed_row(history: SessionHistory, snapshot: Snapshot, pins: set[str]) -> dict[str, Any]:
+    """Return a snapshot with the fields of its state for JSON; those are null if the state cannot be read."""
+    row = snapshot_to_json(snapshot, pinned=snapshot.id in pins)
+    try:
+        return {**row, **asdict(history.fields(snapshot))}
+    except (HaythamError, OSError):
+        return {**row, **dict.fromkeys(one.name for one in fields(SnapshotFields))}
 
 
 def _table(context: AppContext, session: Session, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
