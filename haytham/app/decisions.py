@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from haytham.app.results import (
     ContractFault,
@@ -38,7 +38,7 @@ from haytham.text import text_digest
 from haytham.validation import require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from haytham.app.results import ReviewGuard
@@ -226,16 +226,7 @@ def edit(documents: SessionDocuments, folder: Path, number: int, open_editor: Ca
         files.note_faults()
 
 
-def update_state(documents: SessionDocuments, history: History, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge changes into the values of the caller, and take the snapshot that is due; return all values."""
-    state = documents.update_state(changes)
-    AutoSnapshotter(history).after_save()
-    return state
-
-
-def save_output(  # noqa: PLR0913 - whose output, of which phase
-    documents: SessionDocuments, history: History, number: int, agent: str, text: str, *, expect: str | None
-) -> None:
+def save_output(documents: SessionDocuments, number: int, agent: str, text: str, *, expect: str | None) -> None:
     """Replace the text of an output as a person does in an editor, and emit that it was revised.
 
     WriteConflict if `expect` is given and is not the digest of the text that is there.
@@ -253,7 +244,6 @@ def save_output(  # noqa: PLR0913 - whose output, of which phase
         changes.write(AgentOutput, key, value, derived_values=derived_output(phase, agent), previous=output)
         if digest not in (before, output.value.agent_digest):
             changes.emit("revised", phase=number, agent=agent, text=digest)
-    AutoSnapshotter(history).after_save()
 
 
 def contract_faults(view: SessionView, phase: Phase) -> tuple[ContractFault, ...]:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.config.workflow import shipped_workflow
-from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.errors import HaythamError, InvalidArgument, NotFound, WriteConflict
 from haytham.history.catalog import HistoryStore
-from haytham.history.history import History
 from haytham.session import paths
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import Project
@@ -275,9 +273,7 @@ class SessionRecords:
         errors = facts.pop("errors", None)
         if errors is not None and _strings("errors", errors):
             facts["errors"] = list(errors)
-        documents = self.documents(project_id, session_id)
-        documents.save_checkpoint(phase, facts, agents)
-        _snapshotter(documents).after_save(completed=phase if facts["status"] == "completed" else None)
+        self.documents(project_id, session_id).save_checkpoint(phase, facts, agents)
 
     def save_output(  # noqa: PLR0913, PLR0917 - whose output, of which phase
         self, project_id: str, session_id: str, phase: int, agent: str, text: str, facts: dict[str, Any]
@@ -290,9 +286,7 @@ class SessionRecords:
             facts |= {"error_type": error["error_type"], "error_message": error["error_message"]}
         if error["stack_trace"] is not None:
             facts["stack_trace"] = error["stack_trace"]
-        documents = self.documents(project_id, session_id)
-        documents.save_output(phase, agent, facts, text)
-        _snapshotter(documents).after_save()
+        self.documents(project_id, session_id).save_output(phase, agent, facts, text)
 
     def save_feedback(
         self, project_id: str, session_id: str, phase: int, facts: dict[str, Any], *, agent: str | None
@@ -306,9 +300,7 @@ class SessionRecords:
         action = _action(facts["approved"], changes) if facts["action"] is None else facts["action"]
         facts |= {"requested_changes": changes, "action": action, "timestamp": clock.now()}
         facts |= {} if agent is None else {"agents": [agent]}
-        documents = self.documents(project_id, session_id)
-        documents.save_feedback(phase, facts)
-        _snapshotter(documents).after_save(approved=phase if action == "approved" else None)
+        self.documents(project_id, session_id).save_feedback(phase, facts)
 
     def summary(self, project_id: str, session_id: str) -> Summary:
         """Return where a session stands, all of it from one moment."""
@@ -334,10 +326,6 @@ class SessionRecords:
             return [str(problem) for problem in view.checkpoint_problems(chosen) if not problem.derived]
         except HaythamError as error:
             return str(error).split("\n")
-
-
-def _snapshotter(documents: SessionDocuments) -> AutoSnapshotter:
-    return AutoSnapshotter(History(documents))
 
 
 def _strings(what: str, values: Any) -> list[str]:

@@ -64,24 +64,10 @@ class AutoSnapshotter:
 
     def after_agent(self, phase: int, agent: str, *, wanted: bool | None) -> None:
         """Once an agent's answer is stored: a step, where every step counts; or what the agent's own file says."""
-        if wanted is None:
-            self._take_if_due()
+        if wanted is None and self._policy_takes and self._history.policy.auto == "every":
+            self._carefully("step", self._history.step)
         elif wanted and self._history.policy.enabled:
             self._take("routine", metadata={"agent": agent, "phase": phase})
-
-    def after_save(self, *, completed: int | None = None, approved: int | None = None) -> None:
-        """Take what is due after a caller saved something: a completed phase, an approval, or anything else."""
-        if completed is not None:
-            self.after_phase(self._history.session.read().phase(completed), done=True)
-        if approved is not None and approved in summarize(self._history.session.read()).approved_phases:
-            self.after_decision(approved, "approved")
-        self._take_if_due()
-
-    def _take_if_due(self) -> None:
-        """Count a step if every step counts; else take a routine snapshot if the interval is over."""
-        if self._policy_takes:
-            every = self._history.policy.auto == "every"
-            self._carefully("step", self._history.step if every else self._history.take_after_interval)
 
     def after_phase(self, phase: Phase, *, done: bool) -> None:
         """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""

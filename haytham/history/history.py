@@ -41,8 +41,11 @@ def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[
     return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
 
 
-def is_interval_over(policy: SnapshotPolicy, since: str | None) -> bool:
-    """Return whether at least the policy's interval has passed since a time."""
+def is_due(policy: SnapshotPolicy, last: Snapshot | None, steps: int, *, started: str | None) -> bool:
+    """Return whether a routine snapshot is due, by the steps or the time since the last one or since the start."""
+    if steps - (0 if last is None else last.step) >= policy.frequency:
+        return True
+    since = started if last is None else last.time
     interval = timedelta(minutes=policy.interval_minutes)
     return since is not None and retention.parse_time(clock.now()) - retention.parse_time(since) >= interval
 
@@ -200,21 +203,8 @@ class History:
             last, branch = self.latest(), self._archive.records.branch
             steps = max(branch.read().step, 0 if last is None else last.step) + 1
             branch.change(step=steps)
-        if steps - (0 if last is None else last.step) < self.policy.frequency and not self._is_interval_over(last):
+        if not is_due(self.policy, last, steps, started=self._started()):
             return None
-        return self._take_routine(last)
-
-    def take_after_interval(self) -> Snapshot | None:
-        """Take and return a routine snapshot if the interval is over and something changed."""
-        self._archive.require_enabled("take a snapshot")
-        last = self.latest()
-        return self._take_routine(last) if self._is_interval_over(last) else None
-
-    def _is_interval_over(self, last: Snapshot | None) -> bool:
-        return is_interval_over(self.policy, self._started() if last is None else last.time)
-
-    def _take_routine(self, last: Snapshot | None) -> Snapshot | None:
-        """Take and return a routine snapshot; None if nothing changed since the last one."""
         snapshot = self.take("routine")
         return None if last is not None and snapshot.id == last.id else snapshot
 
