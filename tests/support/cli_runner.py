@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -73,6 +74,7 @@ def haytham(*arguments, cwd, stdin="", **changes):
     words = [str(word) for word in arguments]
     with chdir(cwd), own_modules(cwd), patch.object(sys, "argv", ["haytham", *words]):
         done = CliRunner().invoke(root, words, prog_name="haytham", input=stdin, env=environment(cwd, **changes))
+    gc.collect()  # connections to databases are closed when a process ends
     assert "Traceback" not in done.stderr, done.stderr
     return Answer(done.exit_code, done.stdout, done.stderr)
 
