@@ -74,10 +74,12 @@ def test_a_long_spend_file_is_summed_once_for_all_processes(tmp_path, folder, mo
         first.settle(CallRecord(str(at), 1, "a", 1, "m", Usage(10, 0.1), Usage(7, None if at % 2 else 0.05)))
     first.reserve(call)
     before = first.read()
-    assert list((tmp_path / ".haytham" / "cache").rglob("spend-1.json"))
+    assert list((tmp_path / ".haytham" / "cache").rglob("spend-2.json"))
     again = SpendLog(FileStore(tmp_path), "p/sessions/s/").read()
     assert again.total == before.total == UsageTotal(tokens=20 * 7 + 10, cost=1.6, calls=21)
     assert again.costs(1, 1) == {"a": 1.6}
+    assert again.totals == before.totals
+    assert again.totals[1, "a", "m"].usage == again.total
     assert again.counted_as_reserved == UsageTotal(tokens=70, cost=1.0, calls=10)
     assert again == before
     assert len(again.calls) == 21
@@ -89,7 +91,7 @@ def test_a_damaged_cache_is_computed_again(tmp_path, folder, monkeypatch):
     log = SpendLog(FileStore(tmp_path), "p/sessions/s/")
     log.reserve(CallRecord("x", 1, "a", 1, "m", Usage(10, 0.1)))
     total = log.read().total
-    for path in (tmp_path / ".haytham" / "cache").rglob("spend-1.json"):
+    for path in (tmp_path / ".haytham" / "cache").rglob("spend-2.json"):
         path.write_text(json.dumps({"position": 3}), encoding="utf-8")
     assert SpendLog(FileStore(tmp_path), "p/sessions/s/").read().total == total
 

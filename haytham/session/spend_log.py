@@ -21,7 +21,7 @@ from haytham.session.derived import row_tokens
 from haytham.usage import Usage, UsageTotal, sum_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from haytham.session.models import LedgerRow
     from haytham.storage.base import Store
@@ -69,6 +69,43 @@ class CallRecord:
 
 
 @dataclass(frozen=True)
+class CallTotals:
+    """What several calls took together; tokens in and out are None if no call tells them."""
+
+    usage: UsageTotal = field(default_factory=UsageTotal)
+    failed: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, calls: Sequence[CallRecord]) -> CallTotals:
+        """Return the totals of some calls."""
+        return cls(
+            sum_usage(call.amount for call in calls),
+            sum(call.outcome == "failed" for call in calls),
+            sum_known(call.input_tokens for call in calls),
+            sum_known(call.output_tokens for call in calls),
+            sum(call.seconds or 0.0 for call in calls),
+        )
+
+    def __add__(self, other: CallTotals) -> CallTotals:
+        return CallTotals(
+            self.usage + other.usage,
+            self.failed + other.failed,
+            sum_known((self.input_tokens, other.input_tokens)),
+            sum_known((self.output_tokens, other.output_tokens)),
+            self.seconds + other.seconds,
+        )
+
+
+def sum_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the counts that are known; None if none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True)
 class BudgetDenial:
     """A call that was not made: why, and the limits that held then."""
 
@@ -83,6 +120,7 @@ class SpendState:
     """What a spend file says so far: sums of settled calls, and the calls that are open or reported by a program."""
 
     sums: dict[tuple[int, str, int], UsageTotal] = field(default_factory=dict)
+    totals: dict[tuple[int, str, str], CallTotals] = field(default_factory=dict)
     settled: UsageTotal = field(default_factory=UsageTotal)
     counted_as_reserved: UsageTotal = field(default_factory=UsageTotal)
     calls: dict[str, CallRecord] = field(default_factory=dict)
@@ -113,7 +151,10 @@ class SpendSummary:
     def of_state(cls, state: SpendState, calls: Callable[[], tuple[CallRecord, ...]]) -> SpendSummary:
         """Return the summary of a file that was read before, up to some lines."""
         summary = cls((), state.inherited, state.refused)
-        summary._calls, summary._state = calls, replace(state, sums=dict(state.sums), calls=dict(state.calls))
+        summary._calls, summary._state = (
+            calls,
+            replace(state, sums=dict(state.sums), totals=dict(state.totals), calls=dict(state.calls)),
+        )
         return summary
 
     def __eq__(self, other: object) -> bool:
@@ -136,6 +177,14 @@ class SpendSummary:
             if (call.phase, call.attempt) == (phase, attempt):
                 sums[call.agent] = sums.get(call.agent, UsageTotal()).add(call.amount)
         return {agent: total.known_cost for agent, total in sums.items()}
+
+    @property
+    def totals(self) -> dict[tuple[int, str, str], CallTotals]:
+        """Return what the calls took together, by phase, agent and model; what a program reports names no model."""
+        totals = dict(self._state.totals)
+        for key, own in _totals(self._state.calls.values()).items():
+            totals[key] = totals.get(key, CallTotals()) + own
+        return totals
 
     @cached_property
     def total(self) -> UsageTotal:
@@ -283,6 +332,8 @@ def _fold(state: SpendState, lines: list[bytes]) -> bool:
     new = _condensed(state.calls.values())
     for key, total in new.sums.items():
         state.sums[key] = state.sums.get(key, UsageTotal()) + total
+    for name, totals in new.totals.items():
+        state.totals[name] = state.totals.get(name, CallTotals()) + totals
     state.settled += new.settled
     state.counted_as_reserved += new.counted_as_reserved
     state.calls = new.calls
@@ -292,7 +343,7 @@ def _fold(state: SpendState, lines: list[bytes]) -> bool:
 def _condensed(calls: Iterable[CallRecord]) -> SpendState:
     """Return a state in which the settled calls of runs are summed by phase, agent and attempt."""
     amounts: dict[tuple[int, str, int], list[Usage]] = {}
-    state, assumed = SpendState(), []
+    state, assumed, settled = SpendState(), [], []
     for call in calls:
         if call.is_price_assumed:
             assumed.append(call.amount)
@@ -300,10 +351,20 @@ def _condensed(calls: Iterable[CallRecord]) -> SpendState:
             state.calls[call.id] = call
         else:
             amounts.setdefault(_key(call), []).append(call.amount)
+            settled.append(call)
     state.sums = {key: sum_usage(usages) for key, usages in amounts.items()}
     state.settled = sum_usage(usage for usages in amounts.values() for usage in usages)
     state.counted_as_reserved = sum_usage(assumed)
+    state.totals = _totals(settled)
     return state
+
+
+def _totals(calls: Iterable[CallRecord]) -> dict[tuple[int, str, str], CallTotals]:
+    """Return what calls took together, by phase, agent and model."""
+    groups: dict[tuple[int, str, str], list[CallRecord]] = {}
+    for call in calls:
+        groups.setdefault((call.phase, call.agent, call.model), []).append(call)
+    return {key: CallTotals.of(group) for key, group in groups.items()}
 
 
 def _key(call: CallRecord) -> tuple[int, str, int]:
@@ -313,6 +374,7 @@ def _key(call: CallRecord) -> tuple[int, str, int]:
 def _encode(state: SpendState) -> Any:
     return {
         "sums": [[*key, asdict(total)] for key, total in state.sums.items()],
+        "totals": [[*key, asdict(totals)] for key, totals in state.totals.items()],
         "settled": asdict(state.settled),
         "counted_as_reserved": asdict(state.counted_as_reserved),
         "calls": [asdict(call) for call in state.calls.values()],
@@ -326,6 +388,7 @@ def _decode(facts: Any) -> SpendState:
     denials = ({**denial, "estimate": Usage(**denial["estimate"])} for denial in facts["refused"])
     return SpendState(
         {(phase, agent, attempt): UsageTotal(**total) for phase, agent, attempt, total in facts["sums"]},
+        {(phase, agent, model): _decode_totals(totals) for phase, agent, model, totals in facts["totals"]},
         UsageTotal(**facts["settled"]),
         UsageTotal(**facts["counted_as_reserved"]),
         {call.id: call for call in calls},
@@ -334,12 +397,16 @@ def _decode(facts: Any) -> SpendState:
     )
 
 
+def _decode_totals(facts: Any) -> CallTotals:
+    return CallTotals(**{**facts, "usage": UsageTotal(**facts["usage"])})
+
+
 def _decode_call(facts: Any) -> CallRecord:
     settled = None if facts["settled"] is None else Usage(**facts["settled"])
     return CallRecord(**{**facts, "reserved": Usage(**facts["reserved"]), "settled": settled})
 
 
-_SPEND = LogKind("spend-1", SpendState, _fold, _encode, _decode)
+_SPEND = LogKind("spend-2", SpendState, _fold, _encode, _decode)
 
 
 def _refusal(line: Line) -> BudgetDenial:
