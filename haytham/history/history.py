@@ -16,6 +16,7 @@ from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
 from haytham.history.lookup import ref_text, resolve
 from haytham.history.query import SnapshotQuery, parse_since
+from haytham.history.sizes import stored_sizes
 from haytham.history.snapshot import Snapshot, capture
 from haytham.history.snapshot_fields import SnapshotFields, parse_fields
 from haytham.session import SessionDocuments
@@ -195,6 +196,10 @@ class History:
     def stored_size(self, which: Which) -> int:
         """Return the stored size of a snapshot's blobs, each content once, shared with other snapshots or not."""
         return sum(self._archive.blobs.stored_size(digest) for digest in set(self._record(which).digests.values()))
+
+    def stored_sizes(self) -> dict[str, int]:
+        """Return the stored size of each snapshot by its id; those that were counted before are not read again."""
+        return stored_sizes(self._archive)
 
     def step(self) -> Snapshot | None:
         """Count a step of a loop; take and return a routine snapshot if frequency or interval say so."""
