@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from haytham.app import decisions, repair, status, trust, workflows
+from haytham.app import decisions, repair, statistics, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.history import SessionHistory
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ReviewView,
         SessionStatus,
     )
+    from haytham.app.statistics import SessionStatistics
     from haytham.app.workflows import WorkflowSource
     from haytham.app.workspace import Workspace
     from haytham.config.agent_spec import AgentFunction
@@ -228,9 +229,7 @@ class Session:
 
     def failures(self, result: RunResult) -> tuple[AgentFailure, ...]:
         """Return what the agents said that failed in a run, by their own files."""
-        if result.status != "failed" or result.phase is None:
-            return ()
-        return status.failures(self.documents, result.phase, result.agents)
+        return status.failures(self.documents, result)
 
     # Deciding.
 
@@ -385,6 +384,10 @@ class Session:
     def cost(self) -> CostReport:
         """Return what the session has spent and may spend."""
         return status.cost_report(self.documents)
+
+    def statistics(self) -> SessionStatistics:
+        """Return the figures of the session: snapshots, tokens and cost, time, waits, errors, drift."""
+        return statistics.session_statistics(self.documents, self.history)
 
     def log(self, kinds: Sequence[str] = (), since: str | None = None) -> EventLog:
         """Return the stored events of some names, or of all, since an age ago (`2h`) or a time."""

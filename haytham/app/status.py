@@ -21,6 +21,7 @@ from haytham.text import text_digest
 
 if TYPE_CHECKING:
     from haytham.config.workflow import Phase
+    from haytham.engine.result import RunResult
     from haytham.session.documents import StoredDocument
     from haytham.session.models import AgentOutput
     from haytham.session.plan import PhasePlan
@@ -157,11 +158,13 @@ def outputs(documents: SessionDocuments, number: int | None) -> tuple[Output, ..
     return documents.read_consistently(compute)
 
 
-def failures(documents: SessionDocuments, number: int, agents: tuple[str, ...]) -> tuple[AgentFailure, ...]:
-    """Return what agents said that failed in a phase, by their own files."""
+def failures(documents: SessionDocuments, result: RunResult) -> tuple[AgentFailure, ...]:
+    """Return what agents said that failed in a run, by their own files."""
+    if result.status != "failed" or result.phase is None:
+        return ()
     view = documents.read()
-    written = view.outputs(view.phase(number))
-    return tuple(_failure(name, written[name]) for name in agents if name in written)
+    written = view.outputs(view.phase(result.phase))
+    return tuple(_failure(name, written[name]) for name in result.agents if name in written)
 
 
 def _failure(agent: str, output: StoredDocument[AgentOutput]) -> AgentFailure:

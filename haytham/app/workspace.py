@@ -17,6 +17,7 @@ from haytham.app.repair import validate_path
 from haytham.app.results import SessionListing
 from haytham.app.session import Session
 from haytham.app.settings import RunSettings, current_user, local_identity
+from haytham.app.statistics import collect_statistics
 from haytham.app.status import cost_report
 from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
 from haytham.config.workflow import shipped_workflow
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from haytham.app.results import CostReport
+    from haytham.app.statistics import Statistics
     from haytham.app.workflows import WorkflowSource
     from haytham.config.workflow import WorkflowFiles
     from haytham.history.snapshot import Snapshot
@@ -294,6 +296,15 @@ class Workspace:
             except (HaythamError, OSError) as error:
                 faults.append(error)
         return tuple(reports), tuple(faults)
+
+    def statistics(self, which: str | None = None) -> Statistics:
+        """Return the figures of all sessions, of those of a project, or of the session that `session` finds."""
+        pairs = self.folders()
+        if which is None or which in self.store.folders():
+            sessions = [self.open(*pair) for pair in pairs if which in (None, pair[0])]
+        else:
+            sessions = [self.session(which)]
+        return collect_statistics(self.store, sessions)
 
     def agents(self, workflow: WorkflowSource | None = None, *, model: str | None = None) -> AgentList:
         """Return the agents of a workflow, and which model would answer for each in a new session."""

@@ -96,6 +96,7 @@ _COMMANDS = {
     "show": "look:show",
     "cost": "cost:cost",
     "log": "log:log",
+    "stats": "stats:stats",
     "agents": "agents:agents",
     "prompt": "agents:prompt",
     "review": "review:review",

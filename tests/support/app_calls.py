@@ -179,6 +179,11 @@ def log(workspace, given):
     found.read(None if given["everything"] else given["limit"])
 
 
+def stats(workspace, given):
+    """Read the figures of all sessions, of a project or of a session."""
+    workspace.statistics(given["which"])
+
+
 def agents(workspace, given):
     """List agents."""
     if given["workflow"] is None and workspace.folders():
@@ -307,6 +312,7 @@ CALLS = {
     "show": show,
     "cost": cost,
     "log": log,
+    "stats": stats,
     "agents": agents,
     "prompt": lambda workspace, given: workspace.session(given["session_name"]).preview_prompts(
         given["phase"], given["agent"]
