@@ -55,6 +55,7 @@ def main():
         bench_runner(Path(folder) / "runner")
         bench_steps(Path(folder) / "steps")
         bench_history(Path(folder) / "history")
+        bench_days(Path(folder) / "days")
 
 
 # The rows.
@@ -170,9 +171,9 @@ def count_calls(base):
 
 
 def bench_events(base):
-    """`status` of a session with many events and calls beside one with few."""
+    """Commands on a session with many events and calls beside one with few, once their indexes are there."""
     plans = []
-    for lines in (800, 80_000):
+    for lines in (1_000, 100_000):
         session = workflow_session(base / str(lines) / "projects", phases=3)
         folder = session.store.base / session.prefix
         event = b'{"time": "2024-11-24T10:00:00Z", "event": "agent_started", "phase": 1, "agent": "a", "model": "m"}\n'
@@ -186,12 +187,12 @@ def bench_events(base):
         )
         (folder / "spend.jsonl").write_text("".join(calls), encoding="utf-8")
         plans.append(session)
-    for session in plans:
-        start(HAYTHAM, "status", cwd=session.store.base.parent)
-    few, many = (partial(start, HAYTHAM, "status", cwd=session.store.base.parent) for session in plans)
-    row("haytham status, 80,000 events beside 800", 1.5, many, few, calls=10)
+    for command in ("log", "status", "stats"):
+        few, many = (partial(start, HAYTHAM, command, cwd=session.store.base.parent) for session in plans)
+        few(), many()
+        row(f"haytham {command}, 100,000 events beside 1,000", 1.5, many, few, calls=10)
     few, many = (partial(lambda session: summarize(session.read()), session) for session in plans)
-    row("summary of a session, 80,000 events beside 800", 1.5, many, few, calls=10)
+    row("summary of a session, 100,000 events beside 1,000", 1.5, many, few, calls=10)
 
 
 def bench_history(base):
@@ -226,6 +227,30 @@ def bench_history(base):
         plain, stored = disk_use(base / f"disk{snapshots}", snapshots)
         what, saved = f"disk, {snapshots} of ten 7 KB outputs, bytes", 1 - stored / plain
         print(f"{what:<58}{stored:>10}{plain:>10}{saved:>8.1%}{least:>6}%")
+
+
+def bench_days(base):
+    """The figures of a project of several days: a session of 11 KB, beside one durable replacement of as many bytes."""
+    history = session_of_days(base)
+    session, names, values = history.session, iter(range(10_000)), iter(range(10_000))
+    size = history.take().raw
+    whole = [(str(base), prose(size * 3).encode()[:size])]
+
+    def save():
+        session.update_state({"task": {"progress": next(values)}})
+        history.take()
+
+    calls = {"save": (save, 8, 15), "load": (lambda: history.contents("latest"), 3, 7)}
+    calls["fork"] = (lambda: history.fork("latest", name=f"fork{next(names)}"), 5, 10)
+    for name, (call, low, high) in calls.items():
+        spans, floors = [], []
+        for _ in range(50):
+            spans.append(seconds(call) * 1000)
+            floors.append(seconds(lambda: replace(whole)) * 1000)
+        numbers = f"{median(spans):>10.3f}{median(floors):>10.3f}{median(spans) / median(floors):>8.2f}"
+        aim = f"{low}-{high} ms"
+        over = "  over the aim" if median(spans) > high else ""
+        print(f"{f'{name} a session of {size / 1000:.0f} KB':<58}{numbers}{aim:>10}{over}", flush=True)
 
 
 def row(what, aim, measured, floor, *, calls=CALLS):
@@ -304,6 +329,19 @@ def workflow_session(base, *, phases):
     session = SessionDocuments(FileStore(base), project, "run")
     session.create(user_id="user", source=source, mode="all")
     return session
+
+
+def session_of_days(base):
+    """The history of a session with a few chapters and a state, of 11 KB together, as three days of work leave."""
+    manager = CheckpointManager(base)
+    manager.create_session(*SESSION, "user")
+    for phase in (1, 2):
+        manager.save_agent_output(*SESSION, phase, "writer", prose(6000)[:2830], duration=1.0)
+        manager.save_checkpoint(*SESSION, phase, "completed", [{"agent_name": "writer", "status": "completed"}])
+    history = History(SessionDocuments(FileStore(base), *SESSION))
+    notes = {f"day {day}": prose(900)[:360] for day in (1, 2, 3)}
+    history.session.update_state({"memory": {"session": notes}, "task": {"current": "write", "progress": 0}})
+    return history
 
 
 def prose(size):
