@@ -110,13 +110,20 @@ def test_a_later_session_knows_what_an_earlier_one_learned():
 
 
 def test_a_session_in_a_new_process_knows_it_too():
-    """The notes are files: another process finds them, and the task on record has them."""
-    start().approve(comment="Name one city.", by="ann")
-    command = [sys.executable, "-m", "haytham", "run", "Sell rain barrels", "--workflow", "small", "--no-input"]
+    """Session 1 learns; session 2, each in processes of its own, finds it in its prompt; a second user does not."""
+
+    def haytham(*words):
+        return subprocess.run([sys.executable, "-m", "haytham", *words], check=False, capture_output=True)
+
+    run = ("--workflow", "small", "--no-input", "--name")
+    haytham("run", "Lend rain barrels to gardens", *run, "first", "--user", "ann")
+    haytham("approve", "-m", "Name one city.", "--user", "ann")
     for user, expected in (("ann", True), ("ben", False)):
-        subprocess.run([*command, "--name", user, "--user", user], check=False, capture_output=True)
+        haytham("run", "Sell rain barrels", *run, user, "--user", user)
         (task,) = Path("projects", user).glob("sessions/*/phase_1_one/tasks/one.md")
         assert (LEARNED in task.read_text(encoding="utf-8")) == expected
+        asked = haytham("prompt", "1", "one", "-s", f"{user}/").stdout.decode()
+        assert (f"{HEADING}\n\n```text\n- {LEARNED}\n```" in asked) == expected
 
 
 def test_a_session_is_not_given_its_own_notes():
