@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from haytham.session.session import SessionDocuments
     from haytham.session.validate import ValidationReport
 
-_SETTINGS = ("model", "max_cost", "max_tokens", "record")
-_TEMPORARY = ".haytham-*"
 _NO_SETTINGS = RunSettings()
 
 
