@@ -63,7 +63,7 @@ def test_the_budget_warns_pauses_and_is_raised(days, main):
     assert "83% of the budget of $1.50 is spent" in section(days[0], "Day 2 of the project")
     for heading in ("Day 3 of the experiment", "Day 3 of the project"):
         assert "paused: $1.50 are spent, which is the limit of $1.50" in section(days[0], heading)
-        assert section(days[0], heading).strip().splitlines()[-2] == "waiting, $2.00 spent"
+        assert "\nwaiting, $2.00 spent\n" in section(days[0], heading)
     assert main.status().spending.limits.max_cost == 3.0
 
 

@@ -21,7 +21,6 @@ from haytham.app.workflows import WorkflowUpdate
 from haytham.errors import (
     AmbiguousOutput,
     HaythamError,
-    InvalidArgument,
     InvalidRequest,
     NotAFork,
     NotFound,
@@ -336,11 +335,7 @@ class Session:
 
     def texts(self, phase: int, *, attempt: int | None = None, tasks: bool = False) -> dict[str, str]:
         """Return what agents wrote in a phase, or were asked: in the present attempt or an earlier one."""
-        view = self.documents.read()
-        chosen = view.phase(phase)
-        if attempt is not None and not 1 <= attempt <= view.attempt(chosen):
-            raise InvalidArgument("attempt", attempt, f"1 to {view.attempt(chosen)}")
-        return view.shown_texts(chosen, attempt=attempt, tasks=tasks)
+        return status.texts(self.documents, phase, attempt=attempt, tasks=tasks)
 
     @property
     def phases(self) -> tuple[Phase, ...]:

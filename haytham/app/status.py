@@ -14,7 +14,7 @@ from haytham.app.results import (
     SessionStatus,
     Spending,
 )
-from haytham.errors import HaythamError, InvalidDocument
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
 from haytham.session.plan import SessionPlan, summarize
 from haytham.session.review import output_paths
 from haytham.text import text_digest
@@ -156,6 +156,15 @@ def outputs(documents: SessionDocuments, number: int | None) -> tuple[Output, ..
         )
 
     return documents.read_consistently(compute)
+
+
+def texts(documents: SessionDocuments, number: int, *, attempt: int | None, tasks: bool) -> dict[str, str]:
+    """Return what agents wrote in a phase, or were asked: in the present attempt or an earlier one."""
+    view = documents.read()
+    phase = view.phase(number)
+    if attempt is not None and not 1 <= attempt <= view.attempt(phase):
+        raise InvalidArgument("attempt", attempt, f"1 to {view.attempt(phase)}")
+    return view.shown_texts(phase, attempt=attempt, tasks=tasks)
 
 
 def failures(documents: SessionDocuments, result: RunResult) -> tuple[AgentFailure, ...]:
