@@ -7,7 +7,7 @@ import json
 import pytest
 
 from haytham.cli.commands.stats import _age
-from support.cli_runner import IDEA, haytham, process, session_folder
+from support.cli_runner import IDEA, haytham, process, session_folder, workflow
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +83,27 @@ def test_a_name_cannot_act_on_the_terminal(here):
 def test_a_duration_has_its_two_largest_units(seconds, text):
     """Seconds, minutes, hours and days, and tenths of a second below ten."""
     assert _age(seconds) == text
+
+
+AGENTS = """
+from haytham import Reply
+
+
+def cheap(task):
+    return Reply("Done.", input_tokens=3, output_tokens=4, cost=0.25)
+"""
+
+
+def test_json_tells_what_each_phase_took(tmp_path):
+    """Tokens and cost of the phases, of the agents and of the models are each those of the whole."""
+    (tmp_path / "mine.py").write_text(AGENTS, encoding="utf-8")
+    workflow(tmp_path, ["one", "two"], model="python:mine:cheap")
+    haytham("run", IDEA, "--workflow", "mine", "--yes", cwd=tmp_path)
+    facts = haytham("stats", "--json", cwd=tmp_path).json
+    assert [(phase["phase"], phase["spent"]["tokens"], phase["spent"]["cost"]) for phase in facts["phases"]] == [
+        (1, 7, 0.25),
+        (2, 7, 0.25),
+    ]
+    assert [(row["agent"], row["calls"]) for row in facts["agents"]] == [("one", 1), ("two", 1)]
+    assert [(row["model"], row["tokens"]) for row in facts["models"]] == [("python:mine:cheap", 14)]
+    assert (facts["spent"]["cost"], facts["spent"]["input_tokens"], facts["spent"]["output_tokens"]) == (0.5, 6, 8)

@@ -14,13 +14,13 @@ import click
 from haytham.cli.context import INVALID, AppContext, echo, in_a_line, sanitize
 from haytham.cli.options import complete_sessions
 from haytham.cli.output import format_size, pluralize, totals
+from haytham.session.spend_log import CallTotals
 from haytham.usage import format_usd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from haytham.app.statistics import KindStatistics, PhaseStatistics, SessionStatistics, Statistics
-    from haytham.session.spend_log import CallTotals
 
 _WIDEST, _LONGEST_BAR, _SHORTEST_BAR = 100, 30, 4
 _PLAIN, _DUMB = ("█", "…"), ("#", "...")  # the bar, and the end of a text that is cut
@@ -56,12 +56,13 @@ def stats(context: AppContext, /, which: str | None) -> None:
 
 def _facts(found: Statistics) -> dict[str, Any]:
     """Return all figures, ready for JSON."""
+    spent = {_label(phase): CallTotals() for phase in found.phases} | found.usage("phase")
     return {
         "sessions": [_session_facts(session) for session in found.sessions],
         "forks": found.forks,
         "depth": found.depth,
         "snapshots": [_kind_facts(kind) for kind in found.snapshots],
-        "phases": [_phase_facts(phase) for phase in found.phases],
+        "phases": [{**_phase_facts(phase), "spent": _totals_facts(spent[_label(phase)])} for phase in found.phases],
         "agents": _usage_facts(found.usage("agent"), "agent"),
         "models": _usage_facts(found.usage("model"), "model"),
         "spent": _totals_facts(found.spent),
@@ -107,6 +108,10 @@ def _usage_facts(groups: Mapping[str, CallTotals], name: str) -> list[dict[str, 
 def _totals_facts(group: CallTotals) -> dict[str, Any]:
     tokens = {"input_tokens": group.input_tokens, "output_tokens": group.output_tokens}
     return {**totals(group.usage), **tokens, "failed": group.failed, "seconds": round(group.seconds, 3)}
+
+
+def _label(phase: PhaseStatistics) -> str:
+    return f"{phase.number} {phase.name}"
 
 
 # As text.
@@ -170,7 +175,7 @@ def _usage_chart(by: Any) -> Callable[[Statistics], Chart]:
 
 def _time_chart(found: Statistics) -> Chart:
     rows = [
-        _Bar(f"{phase.number} {phase.name}", (pluralize(phase.attempts, "attempt"), _age(phase.seconds)), phase.seconds)
+        _Bar(_label(phase), (pluralize(phase.attempts, "attempt"), _age(phase.seconds)), phase.seconds)
         for phase in found.phases
         if phase.attempts
     ]
@@ -180,7 +185,7 @@ def _time_chart(found: Statistics) -> Chart:
 def _wait_chart(found: Statistics) -> Chart:
     waits = [phase for phase in found.phases if phase.waits.reviews or phase.waiting is not None]
     closed = sum(phase.waits.seconds for phase in waits)
-    rows = [_Bar(f"{phase.number} {phase.name}", _wait_cells(phase), _waited(phase)) for phase in waits]
+    rows = [_Bar(_label(phase), _wait_cells(phase), _waited(phase)) for phase in waits]
     return f"waiting for people: {_age(closed)} in {pluralize(sum(p.waits.reviews for p in waits), 'review')}", rows
 
 
