@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import reprlib
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import click
 
 from haytham.cli.context import sanitize
 from haytham.history.compare import natural_sort_key
+from haytham.lazy_dataclass import dataclass
 from haytham.redact import HIDDEN
 from haytham.text import diff_stat
 from haytham.usage import format_usd

@@ -7,12 +7,13 @@ import inspect
 import json
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, Problem, short_repr
+from haytham.lazy_dataclass import dataclass
 from haytham.text import text_digest
 from haytham.yaml_loader import InvalidYaml, load_yaml
 

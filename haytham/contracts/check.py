@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from haytham.contracts.values import (
     split_assumption,
 )
 from haytham.errors import Problem, short_repr
+from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from haytham import clock
 from haytham.config.policy import KINDS
 from haytham.errors import InvalidArgument
 from haytham.history.retention import parse_duration, parse_time
+from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from haytham.history.snapshot import Snapshot

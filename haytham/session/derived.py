@@ -10,13 +10,14 @@ Which phases are passed over, and why: a person skipped them, or their `when:` i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem, short_repr
+from haytham.lazy_dataclass import dataclass
 from haytham.session.models import LedgerRow
 from haytham.session.paths import check_agent_name, humanize, output_file
 from haytham.usage import UsageTotal
