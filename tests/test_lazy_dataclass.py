@@ -52,6 +52,32 @@ def test_a_frozen_value_stays_frozen():
     assert len({value, kind(1)}) == 1
 
 
+def test_fields_can_be_left_out_of_comparison_hash_and_representation():
+    """A field counts in ==, hash and repr as its definition says."""
+
+    @dataclass(frozen=True)
+    class Entry:
+        key: str
+        note: str = field(default="", compare=False, repr=False)
+        extra: dict[str, int] = field(default_factory=dict, hash=False)
+
+    assert Entry("a", "x") == Entry("a", "y")
+    assert hash(Entry("a")) == hash(Entry("a", extra={"b": 1}))
+    assert Entry("a") != Entry("a", extra={"b": 1})
+    assert repr(Entry("a", "x")).endswith("Entry(key='a', extra={})")
+
+
+def test_a_value_that_can_change_has_no_hash():
+    """An object of a class that is not frozen can be compared, not hashed; without eq it is equal to itself only."""
+    pair = dataclass(type("Pair", (), {"__annotations__": {"a": "int"}}))
+    assert pair(1) == pair(1)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(pair(1))
+    unequal = dataclass(frozen=True, eq=False)(type("Unequal", (), {"__annotations__": {"a": "int"}}))
+    assert unequal(1) != unequal(1)
+    assert isinstance(hash(unequal(1)), int)
+
+
 def test_a_class_may_be_used_before_the_class_it_extends():
     """A class has the fields of the class it extends, whichever of the two is used first."""
     kind, named = point()
