@@ -15,7 +15,7 @@ from haytham.app.results import (
     Spending,
 )
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan, summarize_plan
 from haytham.session.review import output_paths
 from haytham.text import text_digest
 
@@ -35,7 +35,7 @@ def session_status(documents: SessionDocuments) -> SessionStatus:
     def compute(view: SessionView) -> SessionStatus:
         plan = SessionPlan(view)
         phases = tuple(_phase_status(plan, entry) for entry in plan.phases)
-        state = summarize(view).status
+        state = summarize_plan(plan).status
         ids = documents.project_id, documents.session_id
         return SessionStatus(*ids, state, run_owner(documents), phases, spending(view))
 

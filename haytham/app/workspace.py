@@ -186,7 +186,7 @@ class Workspace:
             raise NoSession(str(self.folder))
         if id is not None:
             return self._by_name(id, pairs)
-        if among is not None and len(pairs) == 1:
+        if len(pairs) == 1:
             return self.open(*pairs[0])
         listings = self.list()
         if among is None:
