@@ -28,11 +28,9 @@ LARGEST = 16 * 1024
 _END = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 _SHOWN_LINE = re.compile(rf"{SHOWN}: sha256:[0-9a-f]{{64}}[ \t]*\r?")
 # YAML that reads as the same text or number whatever reads it
-_INTEGER = r"0|[1-9][0-9]{0,14}"
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z?"
-_NAME = r"[A-Za-z][A-Za-z0-9_]*(?:[-./: ][A-Za-z0-9_]+)*"
-_PLAIN, _MOMENT = re.compile(_NAME), re.compile(_TIME)
-_FACT = re.compile(rf"([a-z_]+): (?:({_INTEGER})|'({_TIME})'|({_NAME}))")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[-./: ][A-Za-z0-9_]+)*")
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?Z?")
+_LONGEST_INTEGER = 15
 _WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
 _VERSION = re.compile(r"(\w+)/([0-9]{1,9})\Z", re.ASCII)
 
@@ -101,19 +99,19 @@ def front_matter_reader(kind: DocumentSchema) -> Callable[[str, list[str]], Fron
         front = FrontMatter(lines={ENVELOPE: 2})
         values, numbers, at, size = front.values, front.lines, 2, 0
         while lines[at] != HEADER:
-            fact = _FACT.fullmatch(lines[at])
-            if fact is None:
+            name, _, content = lines[at].partition(": ")
+            value = _plain_value(content)
+            if value is None:
                 names = _optional_names(lines, at, optional)
                 if not names or WITH in numbers:
                     return _slow(kind, text)
                 front.optional, numbers[WITH] = names, at + 1
                 at += 1 + len(names)
                 continue
-            name, integer, moment, plain = fact.groups()
-            size += fact.end()
-            if name in numbers or name not in known or (plain and plain.lower() in _WORDS) or size > LARGEST // 2:
+            size += len(lines[at])
+            if name in numbers or name not in known or size > LARGEST // 2:
                 return _slow(kind, text)
-            values[name] = int(integer) if integer else moment or plain
+            values[name] = value
             at += 1
             numbers[name] = at
         front.end = at + 1
@@ -122,6 +120,18 @@ def front_matter_reader(kind: DocumentSchema) -> Callable[[str, list[str]], Fron
         return front
 
     return read
+
+
+def _plain_value(text: str) -> str | int | None:
+    """Return the value of a text that `_fact` writes without the YAML library; None for any other."""
+    if _PLAIN.fullmatch(text) is not None:
+        return None if text.lower() in _WORDS else text
+    if text.isascii() and text.isdigit():
+        is_short = len(text) <= _LONGEST_INTEGER and (text == "0" or text[0] != "0")
+        return int(text) if is_short else None
+    if text[:1] == text[-1:] == "'" and _MOMENT.fullmatch(text, 1, len(text) - 1) is not None:
+        return text[1:-1]
+    return None
 
 
 def _optional_items(kind: DocumentSchema) -> dict[str, Section]:
