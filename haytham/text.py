@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OURS, DIVIDER, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "  # what git writes around a conflict, at line starts
 
@@ -22,6 +27,18 @@ def unified_diff(before: str, after: str, name: str = "text") -> str:
     ended = all(text.endswith("\n") for text in (before, after) if text)  # a last line end begins no line
     old, new = ((text[:-1] if ended else text).split("\n") if text else [] for text in (before, after))
     return "\n".join(unified_diff(old, new, f"{name} before", f"{name} now", lineterm=""))
+
+
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most like another, or None."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a word is unknown
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
+
+
+def natural_sort_key(path: str) -> str:
+    """Return the sort key of a path: phase 2 before phase 10."""
+    return re.sub(r"\d+", lambda number: number[0].zfill(12), path)
 
 
 def diff_stat(diff: str) -> tuple[int, int]:

@@ -18,8 +18,8 @@ ENVIRONMENT = {"app/settings.py", "app/trust.py"}  # who is acting, secrets to r
 
 # From the ground up; a room imports rooms below it, and modules of its own.
 FLOORS = [
-    {"lazy_dataclass"},
-    {"cache", "errors", "clock", "redact", "resources", "sandbox", "text", "usage", "yaml_loader"},
+    {"lazy_dataclass", "text"},
+    {"cache", "errors", "clock", "redact", "resources", "sandbox", "usage", "yaml_loader"},
     {"validation"},
     {"storage"},
     {"logs", "markdown"},

@@ -5,7 +5,6 @@ An error is one sentence that says what to do, and one exit code; a traceback on
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import sys
@@ -19,6 +18,7 @@ import click
 from haytham import __version__, errors
 from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, AppContext, UsageError, as_json, echo, sanitize
 from haytham.redact import environment_secrets, redact
+from haytham.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,8 +215,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; for an unknown one, name the nearest."""
         if args[0] not in _ALL and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], _ALL, n=1)
-            hint = f"did you mean {near[0]}?" if near else f'to start with an idea: haytham run "{args[0]}"'
+            near = closest(args[0], _ALL)
+            hint = f"did you mean {near}?" if near else f'to start with an idea: haytham run "{args[0]}"'
             raise UsageError(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 

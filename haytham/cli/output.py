@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham.cli.context import sanitize
-from haytham.history.compare import natural_sort_key
 from haytham.lazy_dataclass import dataclass
 from haytham.redact import HIDDEN
-from haytham.text import diff_stat
+from haytham.text import diff_stat, natural_sort_key
 from haytham.usage import format_usd
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import re
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, Problem, short_repr
 from haytham.lazy_dataclass import dataclass
-from haytham.text import text_digest
+from haytham.text import closest, text_digest
 from haytham.yaml_loader import InvalidYaml, load_yaml
 
 if TYPE_CHECKING:
@@ -159,9 +158,9 @@ def inspect_agent(name: str, text: str) -> list[Problem]:
     facts, lines = _front_matter(name, match[1] if match else "")
     problems = []
     for key in facts:
-        near = difflib.get_close_matches(str(key), _TOP, n=1, cutoff=_CLOSE)
-        if near and key not in (*_TOP, *_OF_OTHERS):
-            message = f"{key}: unknown key; did you mean {near[0]}?"
+        near = None if key in (*_TOP, *_OF_OTHERS) else closest(str(key), _TOP, cutoff=_CLOSE)
+        if near is not None:
+            message = f"{key}: unknown key; did you mean {near}?"
             problems.append(_problem(name, message, lines.get((str(key),), 1)))
     stated = facts.get("name")
     if stated is not None and _plain_name(stated) != _plain_name(name):
@@ -273,8 +272,8 @@ def _ours(name: str, facts: Mapping[str, Any], lines: Lines) -> dict[str, Any]:
 
 
 def _unknown(name: str, key: str, line: int) -> Problem:
-    near = difflib.get_close_matches(key, _OURS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(_OURS)}"
+    near = closest(key, _OURS)
+    hint = f"did you mean {near}?" if near else f"allowed: {', '.join(_OURS)}"
     return _problem(name, f"haytham.{key}: unknown key; {hint}", line)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, Problem, short_repr
 from haytham.resources import resource_path
+from haytham.text import closest
 from haytham.validation import Check, compile_validator
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def _problems(error: Any, lines: Mapping[Path, int], file: str) -> Iterator[Prob
         return
     known = list(error.schema["properties"])
     for key in (key for key in error.instance if key not in known):
-        near = difflib.get_close_matches(str(key), known, n=1)
-        message = f"unknown key; did you mean {near[0]}?" if near else f"unknown key; allowed: {', '.join(known)}"
+        near = closest(str(key), known)
+        message = f"unknown key; did you mean {near}?" if near else f"unknown key; allowed: {', '.join(known)}"
         message = _OTHER_WORDS.get(key, message) if not path else message
         label = dotted((*path, str(key)[:_LONGEST_LABEL]))
         yield replace(key_problem(message, (*path, str(key)), lines, file), label=label)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from haytham.contracts.values import (
 )
 from haytham.errors import Problem, short_repr
 from haytham.lazy_dataclass import dataclass
+from haytham.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -323,10 +323,8 @@ def _hint(document: ReplyDocument, section: ContractSection) -> str:
     if document.open_fence is not None:
         return f"the code block that begins in line {document.open_fence} is never closed"
     titles = {normalize_title(heading.title): heading for heading in document.headings if heading.name is None}
-    near = difflib.get_close_matches(
-        normalize_title(section.name), [title for title in islice(titles, 200) if title], n=1, cutoff=0.7
-    )
-    near_miss = f", found {short_repr(titles[near[0]].title)} in line {titles[near[0]].at + 1}" if near else ""
+    near = closest(normalize_title(section.name), filter(None, islice(titles, 200)), cutoff=0.7)
+    near_miss = f", found {short_repr(titles[near].title)} in line {titles[near].at + 1}" if near else ""
     body = section.body
     what = "" if body is None else f" and {describe_expected(body)}"
     return f"allowed: a heading ## {section.name}{what}{near_miss}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham.contracts.markdown import LONGEST_TITLE, normalize_column, normalize_title
 from haytham.errors import short_repr
+from haytham.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -79,8 +79,8 @@ def _keys(path: Path, about: Any, known: Mapping[str, Any], needed: tuple[str, .
     for name, value in about.items():
         fits, words = known.get(name, (None, ""))
         if fits is None:
-            near = difflib.get_close_matches(name, list(known), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}"
+            near = closest(name, known)
+            hint = f"did you mean {near}?" if near else f"allowed: {', '.join(known)}"
             yield (*path, name), f"unknown key; {hint}"
         elif not fits(value):
             yield (*path, name), f"found {short_repr(value)}; allowed: {words}"

@@ -9,7 +9,6 @@ ends, the order of named rows, and times of saving are not compared.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from haytham.session import SessionDocuments, paths
 from haytham.session.derived import row_tokens, sum_known
 from haytham.session.models import LedgerRow
 from haytham.session.validate import schema_for_path
-from haytham.text import unified_diff
+from haytham.text import natural_sort_key, unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -135,11 +134,6 @@ def _present(archive: HistoryStore, session: SessionDocuments) -> CompareSide:
         tree = scan_tree(session, ())
         status = str(session_status(session, None)["status"])
     return CompareSide({entry.path: tree.new[entry.digest] for entry in tree.files}, status)
-
-
-def natural_sort_key(path: str) -> str:
-    """Return the sort key of a path: phase 2 before phase 10."""
-    return re.sub(r"\d+", lambda number: number[0].zfill(12), path)
 
 
 @dataclass(frozen=True)

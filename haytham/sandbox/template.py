@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +13,7 @@ from jinja2.parser import Parser
 from haytham.sandbox.environment import LimitedEnvironment
 from haytham.sandbox.meter import LimitReached, Limits, metered
 from haytham.sandbox.operations import FILTERS, MAP_METHODS, TESTS
+from haytham.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -159,8 +159,8 @@ def _first(tree: nodes.Template, name: str) -> int:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'nothing'}"
+    near = closest(name, known)
+    return f"did you mean {near}?" if near else f"known: {', '.join(known) or 'nothing'}"
 
 
 def _unknown_part(node: nodes.Expr, known: Names) -> Fault | None:
