@@ -88,15 +88,17 @@ def _getter(names: list[str]) -> Callable[[Any], Any]:
     return attrgetter(*names) if names else lambda _value: ()
 
 
-def _equals(self: Any, other: object) -> bool:
+def _equals(self: Any, other: object) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
-    values = _compared(type(self))
-    return bool(values(self) == values(other))
+    kind: Any = type(self)
+    values = _compared(kind)
+    return values(self) == values(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(_hashed(type(self))(self))
+    kind: Any = type(self)
+    return hash(_hashed(kind)(self))
 
 
 @recursive_repr()

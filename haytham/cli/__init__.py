@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
+
+_FEW_COLLECTIONS = 50_000  # objects; importing makes many, and all of them stay
 
 
 def main() -> None:
@@ -13,6 +16,7 @@ def main() -> None:
 
         print(f"haytham {__version__}")
         return
+    gc.set_threshold(_FEW_COLLECTIONS)
     from haytham.cli.app import root  # noqa: PLC0415
 
     try:

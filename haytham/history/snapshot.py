@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
@@ -85,7 +85,7 @@ class SnapshotManifest:
         return {**facts, "folders": list(self.folders), "documents": rows}
 
 
-_NAMES = tuple(item.name for item in fields(Snapshot))
+_NAMES = tuple(Snapshot.__annotations__)
 
 _WHOLE: frozenset[type] = frozenset({int})
 _TEXT: frozenset[type] = frozenset({str})

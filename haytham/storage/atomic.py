@@ -9,7 +9,6 @@ import errno
 import logging
 import math
 import os
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -181,7 +180,7 @@ def append_lines(path: str, lines: bytes, *, check: Callable[[int], None]) -> bo
 
 def temporary_name(folder: str, mark: str = "") -> str:
     """Return a unique path in a folder, with a name that is no key; `mark` is part of it."""
-    return f"{folder}/{TEMPORARY}{mark}{secrets.token_hex(8)}"
+    return f"{folder}/{TEMPORARY}{mark}{os.urandom(8).hex()}"
 
 
 def move_away(path: str, temporary: str) -> str:

@@ -6,7 +6,6 @@ Whether a lock is held is decided by the lock itself. The note beside a run lock
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 import time
@@ -20,9 +19,15 @@ from haytham.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOST = socket.gethostname()
 HAS_FLOCK = sys.platform != "win32"
 _POLL = 0.002
+
+if sys.platform == "win32":
+    import socket
+
+    HOST = socket.gethostname()
+else:
+    HOST = os.uname().nodename
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
