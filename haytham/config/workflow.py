@@ -261,7 +261,18 @@ def folder_files(folder: FilePath) -> dict[str, bytes]:
 @lru_cache(maxsize=64)
 def parse_workflow(data: bytes, *, file: str) -> Workflow:
     """Read a workflow from the bytes of its YAML file, or return it from the cache."""
-    return Workflow.from_yaml(data, file=file)
+    try:
+        workflow = copy(_parse_bytes(data))
+    except InvalidDocument:
+        return Workflow.from_yaml(data, file=file)  # for faults that name the file
+    workflow.__dict__["file"] = file
+    return workflow
+
+
+@lru_cache(maxsize=64)
+def _parse_bytes(data: bytes) -> Workflow:
+    """Read a workflow once, however many names its file has."""
+    return Workflow.from_yaml(data, file=FILE)
 
 
 def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, Any]:
