@@ -8,7 +8,6 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-import subprocess
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +61,8 @@ def _local_name() -> str:
 
 
 def _git_email() -> str:
+    import subprocess  # noqa: PLC0415 - for commands that change something
+
     try:
         done = subprocess.run(["git", "config", "user.email"], capture_output=True, encoding="utf-8", check=False)  # noqa: S607
     except (OSError, ValueError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import shutil
 import site
 import stat
 import sys
@@ -163,7 +162,9 @@ def _command_files(kind: str, rest: str, base: Path | None) -> Iterator[tuple[st
     """Find the program of a command and the files among its words; agents of other packages have only words."""
     words = _split(rest)
     if kind == "command" and words:
-        program = shutil.which(words[0])
+        from shutil import which  # noqa: PLC0415 - loads all compressors, and few workflows run commands
+
+        program = which(words[0])
         if program is None or not _is_on_path(program, _own_folders(base)):
             yield words[0], program or words[0]
         words = words[1:]

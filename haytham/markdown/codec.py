@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache, partial
-from html import unescape
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -280,7 +279,11 @@ def _is_heading(kind: DocumentSchema, core: str) -> bool:
     """Whether some Markdown tool could take, or turn, a line into one of the kind's own headings."""
     if not core.startswith("#"):
         return False
-    title = unescape(core.lstrip("#").rstrip("#"))
+    title = core.lstrip("#").rstrip("#")
+    if "&" in title:
+        from html import unescape  # noqa: PLC0415 - a table of 2,000 names, and few headings have one
+
+        title = unescape(title)
     return " ".join(title.replace("\\", "").split()) in kind.names
 
 

@@ -9,7 +9,6 @@ import errno
 import logging
 import math
 import os
-import shutil
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -198,6 +197,8 @@ def move_away(path: str, temporary: str) -> str:
 def remove(path: str) -> None:
     """Remove a file or a folder, even if others remove it at the same time."""
     if os.path.isdir(path) and not os.path.islink(path):
+        import shutil  # noqa: PLC0415 - loads all compressors, and few saves delete a folder
+
         shutil.rmtree(path, onerror=_unless_missing)
     else:
         with suppress(FileNotFoundError):
