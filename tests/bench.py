@@ -91,7 +91,9 @@ def bench_commands(base):
     start(HAYTHAM, "--no-input", "run", "An idea", cwd=base)
     nothing = partial(start, sys.executable, "-c", "pass", cwd=base)
     row("haytham --version", 2.5, partial(start, HAYTHAM, "--version", cwd=base), nothing, calls=20)
-    row("haytham status", 10, partial(start, HAYTHAM, "status", cwd=base), nothing, calls=20)
+    row("haytham status", 9, partial(start, HAYTHAM, "status", cwd=base), nothing, calls=20)
+    manager = partial(start, sys.executable, "-c", "from haytham import CheckpointManager", cwd=base)
+    row("import haytham and CheckpointManager", 6.5, manager, nothing, calls=20)
 
 
 def bench_runner(base):
