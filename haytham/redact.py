@@ -101,12 +101,12 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def redact_values(text: str, secrets: Iterable[str]) -> tuple[str, int]:
     """Return a text without the given secrets in any spelling, and how many were removed."""
-    places = 0
+    count = 0
     for written in _spellings(frozenset(secrets)):
         if written in text:
-            places += text.count(written)
+            count += text.count(written)
             text = text.replace(written, HIDDEN)
-    return text, places
+    return text, count
 
 
 def redact_values_in(value: Any, secrets: Iterable[str]) -> tuple[Any, int]:
@@ -118,7 +118,7 @@ def redact_values_in(value: Any, secrets: Iterable[str]) -> tuple[Any, int]:
         return dict(pairs[0]), pairs[1]
     if isinstance(value, list | tuple):
         parts = [redact_values_in(part, secrets) for part in value]
-        return type(value)(part for part, _ in parts), sum(places for _, places in parts)
+        return type(value)(part for part, _ in parts), sum(count for _, count in parts)
     return value, 0
 
 

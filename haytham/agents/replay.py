@@ -150,20 +150,20 @@ def _parse_outcome(facts: Mapping[str, Any]) -> Reply | AgentError:
     return AgentError(given["message"], retry=False, **{name: getattr(left, name) for name in _REMAINS})
 
 
-def _check_map(name: str, found: Any, known: set[str]) -> dict[str, Any]:
+def _check_map(name: str, value: Any, known: set[str]) -> dict[str, Any]:
     """Return a map with a text, a valid cost, and known keys only."""
-    is_map = isinstance(found, dict) and "text" in found and found.keys() <= known
-    _check(name, found, is_map, f"a map with text, and any of {', '.join(sorted(known - {'text'}))}")
-    given: dict[str, Any] = found
+    is_map = isinstance(value, dict) and "text" in value and value.keys() <= known
+    _check(name, value, is_map, f"a map with text, and any of {', '.join(sorted(known - {'text'}))}")
+    given: dict[str, Any] = value
     cost = given.get("cost")
     is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
     _check("cost", cost, cost is None or (is_number and 0 <= cost < math.inf), "dollars, 0 or more")
     return given
 
 
-def _check(name: str, found: object, is_sound: bool, allowed: str) -> None:  # noqa: FBT001 - what is checked
+def _check(name: str, value: object, is_sound: bool, allowed: str) -> None:  # noqa: FBT001 - what is checked
     if not is_sound:
-        raise InvalidArgument(name, found, allowed)
+        raise InvalidArgument(name, value, allowed)
 
 
 _MOST_LINES = 20
@@ -194,9 +194,9 @@ def open_agent(rest: str) -> Agent:
     return agent
 
 
-def best_recording(found: list[Recording], prompt: str) -> Reply | AgentError:
+def best_recording(recordings: list[Recording], prompt: str) -> Reply | AgentError:
     """Return the answer to use, of all answers to a task in the order they were recorded."""
-    order = sorted(found, key=lambda recording: (isinstance(recording.outcome, Reply), recording.prompt == prompt))
+    order = sorted(recordings, key=lambda recording: (isinstance(recording.outcome, Reply), recording.prompt == prompt))
     return order[-1].outcome
 
 

@@ -84,14 +84,14 @@ class WorksheetPage:
     def page(self) -> str:
         """Return the page; sections of the page before stay as they are if the contract allows it."""
         written = {name: _block(passages) for name, passages in self._before.sections.items()}
-        kept = {name: text for name, text in written.items() if self._may_stay(name, text)}
+        unchanged = {name: text for name, text in written.items() if self._may_stay(name, text)}
         while True:
-            text = self._render(written, kept)
+            text = self._render(written, unchanged)
             problems = self._contract.validate(text, accepted=self._accepted)
-            faulty = {problem.section for problem in problems} & kept.keys()
+            faulty = {problem.section for problem in problems} & unchanged.keys()
             if not faulty:
                 return text
-            kept = {name: kept[name] for name in kept if name not in faulty}
+            unchanged = {name: unchanged[name] for name in unchanged if name not in faulty}
 
     def _may_stay(self, name: str, text: str) -> bool:
         """Return whether a section can be used as it is, and has more than a blank page has."""
@@ -107,19 +107,19 @@ class WorksheetPage:
         value = self._contract.parse(text).get(section.body.name)
         return bool(value) and not (isinstance(value, str) and value.startswith(NOT_KNOWN))
 
-    def _render(self, written: Mapping[str, str], kept: Mapping[str, str]) -> str:
+    def _render(self, written: Mapping[str, str], unchanged: Mapping[str, str]) -> str:
         """Return the page with some sections as they were; rules are applied in a second pass."""
-        first = self._body({}, kept, PrefilledSections(self._gathered))
+        first = self._body({}, unchanged, PrefilledSections(self._gathered))
         own = CollectedText(self._contract, self._task.idea, [*self._given, SourceText("this page", first)])
         decided = apply_rules(self._contract, self._contract.parse(first))
         prefilled = PrefilledSections(self._gathered, own, decided, self._said)
         top = _introduction(self._task, self._contract.about, self._gathered.texts(self._contract.recall))
-        return _with_leftovers([*top, self._body(written, kept, prefilled)], self._before, self._task)
+        return _with_leftovers([*top, self._body(written, unchanged, prefilled)], self._before, self._task)
 
-    def _body(self, written: Mapping[str, str], kept: Mapping[str, str], prefilled: PrefilledSections) -> str:
+    def _body(self, written: Mapping[str, str], unchanged: Mapping[str, str], prefilled: PrefilledSections) -> str:
         return "\n\n".join(
-            _kept_section(section, kept[name], prefilled)
-            if name in kept
+            _kept_section(section, unchanged[name], prefilled)
+            if name in unchanged
             else _new_section(section, written.get(name, ""), prefilled)
             for name, section in self._sections.items()
         )

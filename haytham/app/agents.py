@@ -217,9 +217,9 @@ class _Sources:
         if name == "agent file":
             return PromptPart(name, self._agent_file(agent), digest)
         for pattern, key in self._rules:
-            found = re.fullmatch(pattern, name)
-            if found is not None:
-                return PromptPart(name, f"{self._base}/{key(*found.groups())}", digest)
+            match = re.fullmatch(pattern, name)
+            if match is not None:
+                return PromptPart(name, f"{self._base}/{key(*match.groups())}", digest)
         return PromptPart(name, "-", digest)
 
     def _agent_file(self, agent: str) -> str:

@@ -33,10 +33,10 @@ class EventFilter:
     def parse(cls, names: Iterable[str] = (), since: str | None = None) -> EventFilter:
         """Return a filter as a person writes it; InvalidArgument for a name that is never stored, or no time."""
         stored = [kind.name for kind in EVENT_TYPES.values() if kind.is_persisted]
-        wanted = frozenset(names)
-        for name in sorted(wanted - set(stored)):
+        kinds = frozenset(names)
+        for name in sorted(kinds - set(stored)):
             raise InvalidArgument("kind of event", name, ", ".join(stored))
-        return cls(wanted, None if since is None else _parse_since(since))
+        return cls(kinds, None if since is None else _parse_since(since))
 
     def matches(self, event: Event) -> bool:
         """Return whether an event is wanted; one without a readable time is not since any time."""
@@ -66,8 +66,8 @@ def _parse_since(text: str) -> datetime:
 class EventLog:
     """The stored events of a session that a filter wants."""
 
-    def __init__(self, events: Events, wanted: EventFilter) -> None:
-        self._events, self._wanted = events, wanted
+    def __init__(self, events: Events, filter_: EventFilter) -> None:
+        self._events, self._wanted = events, filter_
         self._position = 0
 
     def read(self, limit: int | None = None) -> list[Event]:
@@ -78,20 +78,20 @@ class EventLog:
         size, window = self._events.size(), _FIRST_WINDOW
         while True:
             start = 0 if limit is None else max(size - window, 0)  # a line that begins before it is skipped
-            found = self._read_from(start)
+            events = self._read_from(start)
             if limit is None:
-                return found
+                return events
             has_line_end = self._position > start  # else `follow` would go on inside a line
-            if start == 0 or (has_line_end and len(found) >= limit):
-                return found[max(len(found) - limit, 0) :]
+            if start == 0 or (has_line_end and len(events) >= limit):
+                return events[max(len(events) - limit, 0) :]
             window *= _GROWTH
 
     def follow(self) -> Iterator[list[Event]]:
         """Yield wanted events as they are stored, those of each look together; without end."""
         while True:
-            found = self._read_from(self._position)
-            if found:
-                yield found
+            events = self._read_from(self._position)
+            if events:
+                yield events
             time.sleep(_POLL)
 
     def _read_from(self, start: int) -> list[Event]:

@@ -256,8 +256,8 @@ class Session:
         guard: ReviewGuard | None = None,
     ) -> DecisionResult:
         """Ask for another attempt at a phase: of all its agents, or of those that are named."""
-        wanted = (changes,) if isinstance(changes, str) else tuple(changes)
-        return self._decide(Answer("changes", comment, wanted, tuple(agents)), phase, by, guard)
+        requested = (changes,) if isinstance(changes, str) else tuple(changes)
+        return self._decide(Answer("changes", comment, requested, tuple(agents)), phase, by, guard)
 
     def reject(
         self,
@@ -325,13 +325,13 @@ class Session:
 
     def output(self, agent: str, phase: int | None = None) -> Output:
         """Return an agent's output; AmbiguousOutput if several phases have one and none is named."""
-        found = [output for output in self.outputs(phase) if output.agent == agent]
-        if not found:
+        outputs = [output for output in self.outputs(phase) if output.agent == agent]
+        if not outputs:
             where = "" if phase is None else f" in phase {phase}"
             raise NotFound(f"an output of agent {agent!r}{where}", f"{paths.output_file(agent)} in session {self.id}")
-        if len(found) > 1:
-            raise AmbiguousOutput(agent, [output.phase for output in found])
-        return found[0]
+        if len(outputs) > 1:
+            raise AmbiguousOutput(agent, [output.phase for output in outputs])
+        return outputs[0]
 
     def texts(self, phase: int, *, attempt: int | None = None, tasks: bool = False) -> dict[str, str]:
         """Return what agents wrote in a phase, or were asked: in the present attempt or an earlier one."""

@@ -70,12 +70,12 @@ def _record_key(folder: Path) -> str:
 
 def add_cwd_to_path() -> None:
     """Let modules of agents lie in the working folder; it is searched last."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    folder_path = str(Path.cwd())
+    if folder_path not in sys.path:
+        sys.path.append(folder_path)
     if _find_source not in sys.path_hooks:
         sys.path_hooks.insert(0, _find_source)
-    for folder in [folder for folder in sys.path_importer_cache if _is_within(folder, here)]:
+    for folder in [folder for folder in sys.path_importer_cache if _is_within(folder, folder_path)]:
         del sys.path_importer_cache[folder]
 
 
@@ -207,15 +207,15 @@ def _files_at(name: str) -> list[str]:
 def _is_on_path(program: str, own: Sequence[str]) -> bool:
     """Return whether a program lies in a folder of PATH, and neither it nor its target in a folder of one's own."""
     folders = {Path(entry) for entry in os.get_exec_path()}
-    places = program, os.path.realpath(program)
+    paths = program, os.path.realpath(program)
     is_found = Path(program).is_absolute() and Path(program).parent in folders
-    return is_found and not any(_is_within(place, top) for place in places for top in own)
+    return is_found and not any(_is_within(path, top) for path in paths for top in own)
 
 
 def _own_folders(base: Path | None) -> list[str]:
     """Return the projects folder and the working folder, unless that is the home folder or lies above it."""
-    here = str(Path.cwd())
-    return [*([] if base is None else [str(base)]), *([] if _is_within(_home(), here) else [here])]
+    working_folder = str(Path.cwd())
+    return [*([] if base is None else [str(base)]), *([] if _is_within(_home(), working_folder) else [working_folder])]
 
 
 def _home() -> str:

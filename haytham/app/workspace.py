@@ -252,8 +252,8 @@ class Workspace:
         that `session` finds without a name.
         """
         by_session = session is not None or is_in_session(which)
-        found = self.session(session, among=among) if by_session else self._session_of(which)
-        return found, found.history.find(which)
+        holder = self.session(session, among=among) if by_session else self._session_of(which)
+        return holder, holder.history.find(which)
 
     def _session_of(self, which: str) -> Session:
         """Return the session that has the only snapshot with this part in its id."""

@@ -80,8 +80,8 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return f"this is a fault of haytham's own: {said}; the session is as it was saved last; --debug shows where"
+    description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"this is a fault of haytham's own: {description}; the session is as it was saved last; --debug shows where"
 
 
 def _problems(error: Exception) -> list[str]:
@@ -206,9 +206,9 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write commands in two lists: for a session, and for its snapshots."""
         for title, names in (("Commands", _COMMANDS), ("Snapshots and forks", _OF_THE_PAST)):
-            found = [(name, self.get_command(ctx, name)) for name in names]
+            commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                formatter.write_dl([(name, one.get_short_help_str(60)) for name, one in found if one is not None])
+                formatter.write_dl([(name, one.get_short_help_str(60)) for name, one in commands if one is not None])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -102,31 +102,31 @@ class EventFormatter:
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Facts as they can stand in a line."""
-    told = {name: _first_line(value) if isinstance(value, str) else value for name, value in facts.items()}
+    shown = {name: _first_line(value) if isinstance(value, str) else value for name, value in facts.items()}
     left = facts.get("tries_left")
-    told["tries"] = f"; it is asked again, {left} more at most" if left else ""
-    told["decided"] = decision_text(facts) if facts.get("decision") else ""
-    told["signals"] = ", ".join(facts.get("signals") or ()).replace("_", " ")
-    told["complaints"] = _complaints(facts.get("complaints") or ())
-    return {**told, "used": format_usage(facts)}
+    shown["tries"] = f"; it is asked again, {left} more at most" if left else ""
+    shown["decided"] = decision_text(facts) if facts.get("decision") else ""
+    shown["signals"] = ", ".join(facts.get("signals") or ()).replace("_", " ")
+    shown["complaints"] = _complaints(facts.get("complaints") or ())
+    return {**shown, "used": format_usage(facts)}
 
 
 def _first_line(text: str) -> str:
     return one_line(text.strip().partition("\n")[0]).rstrip(":")
 
 
-def _complaints(said: Any) -> str:
+def _complaints(complaints: Any) -> str:
     """Return the first complaint about a reply, and how many more there are."""
-    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    return f"{_first_line(str(said[0]))}{more}" if said else "its reply breaks its contract"
+    more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
+    return f"{_first_line(str(complaints[0]))}{more}" if complaints else "its reply breaks its contract"
 
 
 def format_usage(facts: Mapping[str, Any]) -> str:
     """Return what an agent's answer took, as far as reported; empty if nothing."""
     tokens, cost = sum(count or 0 for count in facts.get("tokens") or ()), facts.get("cost")
-    said = [pluralize(tokens, "token")] if tokens else []
-    said += [format_usd(cost)] if cost else []
-    return "".join(f", {one}" for one in said)
+    amounts = [pluralize(tokens, "token")] if tokens else []
+    amounts += [format_usd(cost)] if cost else []
+    return "".join(f", {one}" for one in amounts)
 
 
 _MOST_LINES = 400
@@ -148,8 +148,8 @@ def live_panel(
     console = Console(stderr=True, highlight=False)
 
     def take(event: Event) -> None:
-        told = [*board.take(event), line(event)]
-        lines = [one for one in told if one is not None]
+        candidates = [*board.take(event), line(event)]
+        lines = [one for one in candidates if one is not None]
         if lines:
             console.print(Text(sanitize("\n".join(lines))))
 

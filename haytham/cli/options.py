@@ -29,8 +29,8 @@ def complete_sessions(_ctx: click.Context, _parameter: click.Parameter, incomple
 
 def complete_snapshots(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of snapshots."""
-    found = (_RECORD.fullmatch(path.name) for path in _BASE.glob("*/history/snapshots/*/*/*.md"))
-    return sorted(match[1] for match in found if match is not None and incomplete in match[1])
+    matches = (_RECORD.fullmatch(path.name) for path in _BASE.glob("*/history/snapshots/*/*/*.md"))
+    return sorted(match[1] for match in matches if match is not None and incomplete in match[1])
 
 
 def complete_both(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -76,13 +76,13 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]  # older releases of cl
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ARG002
         """Return a number from 0 to the largest; raise UsageError for anything else."""
         try:
-            found = self._read(str(value))
+            number = self._read(str(value))
         except (ValueError, OverflowError):
-            found = math.nan
-        if not 0 <= found <= self._most:
+            number = math.nan
+        if not 0 <= number <= self._most:
             option = "it" if param is None else param.opts[0]
             raise UsageError(f"{option}: found {short_repr(value)}; allowed: {self._allowed}")
-        return abs(found)  # -0.0 is 0
+        return abs(number)  # -0.0 is 0
 
 
 _DOLLARS = _Limit(lambda said: float(said.removeprefix("$")), _MOST_DOLLARS, "dollars, 0 or more, like 1.50")
@@ -142,11 +142,11 @@ def _model(given: str | None, *, starts: bool) -> str | None:
 
 
 def _max_output_tokens() -> int | None:
-    said = os.environ.get(_LONGEST_ANSWER, "").strip()
-    if not said:
+    text = os.environ.get(_LONGEST_ANSWER, "").strip()
+    if not text:
         return None
-    if not said.isdecimal() or len(said) > len(str(_MOST_TOKENS)) or not 0 < int(said) <= _MOST_TOKENS:
+    if not text.isdecimal() or len(text) > len(str(_MOST_TOKENS)) or not 0 < int(text) <= _MOST_TOKENS:
         raise UsageError(
-            f"{_LONGEST_ANSWER}: found {short_repr(said)}; allowed: a whole number of tokens, 1 or more, like 4000"
+            f"{_LONGEST_ANSWER}: found {short_repr(text)}; allowed: a whole number of tokens, 1 or more, like 4000"
         )
-    return int(said)
+    return int(text)

@@ -122,17 +122,17 @@ class SnapshotTreeView:
 
         `limit` and `offset` count the session's own; forks go with the row they stand below.
         """
-        found: list[TreeRow] = []
+        rows: list[TreeRow] = []
         shown = 0
         for line in self._session_lines(self._own, 0, wanted, words):
             shown += line.depth == 0
             if limit is not None and shown > offset + limit:
-                return found
+                return rows
             if not offset or shown > offset:
-                found.append(line)
+                rows.append(line)
         for name in self._forks.get(None, []):
-            found += self._fork_lines(name, 1, wanted, words)
-        return found
+            rows += self._fork_lines(name, 1, wanted, words)
+        return rows
 
     def _session_lines(
         self, session: str, depth: int, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
@@ -155,12 +155,12 @@ def render_table(lines: Sequence[TreeRow], pinned: Collection[str], *, with_sess
     """Return a table of snapshots without empty columns and without trailing space."""
     rows = [_cells(line, pinned, with_session=with_session) for line in lines if line.snapshot is not None]
     headings = (*(("session",) if with_session else ()), *_HEADINGS)
-    kept = [at for at in range(len(headings)) if any(row[at] for row in rows)]
-    widths = {at: max(len(headings[at]), *(len(row[at]) for row in rows)) for at in kept}
-    told = [_joined(row, headings, widths) for row in (headings, *rows)]
-    inner = iter(told[1:])
+    shown = [at for at in range(len(headings)) if any(row[at] for row in rows)]
+    widths = {at: max(len(headings[at]), *(len(row[at]) for row in rows)) for at in shown}
+    texts = [_joined(row, headings, widths) for row in (headings, *rows)]
+    inner = iter(texts[1:])
     heads = (None if line.snapshot is not None else _INDENT * line.depth + _cell(line.words) for line in lines)
-    return "\n".join([told[0], *(next(inner) if head is None else head for head in heads)])
+    return "\n".join([texts[0], *(next(inner) if head is None else head for head in heads)])
 
 
 def _joined(row: Sequence[str], headings: Sequence[str], widths: dict[int, int]) -> str:
@@ -175,8 +175,8 @@ def _cells(line: TreeRow, pinned: Collection[str], *, with_session: bool) -> tup
     whose = (f"{one.project}/{one.session}",) if with_session else ()
     phase = "-" if one.phase is None else str(one.phase)
     sizes, mark = (format_size(one.raw), format_size(one.added)), "pinned" if one.id in pinned else ""
-    told = (f"{_INDENT * line.depth}{one.number}", one.id, one.kind, phase, one.status, one.time, *sizes, mark)
-    return tuple(map(_cell, (*whose, *told, one.label or "")))
+    columns = (f"{_INDENT * line.depth}{one.number}", one.id, one.kind, phase, one.status, one.time, *sizes, mark)
+    return tuple(map(_cell, (*whose, *columns, one.label or "")))
 
 
 def _cell(text: str) -> str:
@@ -234,12 +234,12 @@ def cost_words(total: UsageTotal) -> str:
 def limit_words(limits: BudgetLimits, total: UsageTotal) -> str:
     """Return the limits and what is left of them; empty if there are none."""
     rest = remaining(limits, total)
-    said = []
+    limits_left = []
     if limits.max_cost is not None:
-        said.append(f"{format_usd(limits.max_cost)}, {format_usd(rest['cost'])} left")
+        limits_left.append(f"{format_usd(limits.max_cost)}, {format_usd(rest['cost'])} left")
     if limits.max_tokens is not None:
-        said.append(f"{pluralize(limits.max_tokens, 'token')}, {rest['tokens']:,} left")
-    return "; ".join(said)
+        limits_left.append(f"{pluralize(limits.max_tokens, 'token')}, {rest['tokens']:,} left")
+    return "; ".join(limits_left)
 
 
 def unknown_words(total: UsageTotal, limits: BudgetLimits) -> str:
@@ -275,9 +275,9 @@ def suggest_limit(spending: Spending) -> str:
 
 def _enough(limit: float, needed: float, first: float) -> str:
     """Return a round number that is twice a limit, or enough for what is needed; `first` if both are 0."""
-    wanted = max(2 * limit, _ROOM * needed) or first
-    unit = 10.0 ** (math.floor(math.log10(wanted)) - 1)
-    rounded = math.ceil(round(wanted / unit, 6)) * unit
+    amount = max(2 * limit, _ROOM * needed) or first
+    unit = 10.0 ** (math.floor(math.log10(amount)) - 1)
+    rounded = math.ceil(round(amount / unit, 6)) * unit
     return f"{rounded:.8f}".rstrip("0").rstrip(".")
 
 
@@ -290,9 +290,9 @@ def fault_lines(faults: Iterable[ContractFault]) -> list[str]:
 def redacted_lines(redacted: Mapping[str, int]) -> list[str]:
     """Return a line for each reply that held secrets of the environment, and is stored without them."""
     return [
-        f"{agent}: the value of a secret of your environment stood in {places} place{'s' * (places > 1)} of its reply, "
+        f"{agent}: the value of a secret of your environment stood in {count} place{'s' * (count > 1)} of its reply, "
         f"and is stored as {HIDDEN}"
-        for agent, places in redacted.items()
+        for agent, count in redacted.items()
     ]
 
 
@@ -448,12 +448,12 @@ def _painted(text: str, *, colour: bool) -> str:
 
 def _counts(comparison: Comparison) -> dict[str, tuple[int, int]]:
     """Return how many lines each document gained and lost, in order."""
-    found = dict.fromkeys([*comparison.added, *comparison.removed], (0, 0))
+    counts = dict.fromkeys([*comparison.added, *comparison.removed], (0, 0))
     for path, text in comparison.texts.items():
         document, (plus, minus) = _FIELD_OF.sub("", path), diff_stat(text)
-        before = found.get(document, (0, 0))
-        found[document] = before[0] + plus, before[1] + minus
-    return dict(sorted(found.items(), key=lambda row: natural_sort_key(row[0])))
+        before = counts.get(document, (0, 0))
+        counts[document] = before[0] + plus, before[1] + minus
+    return dict(sorted(counts.items(), key=lambda row: natural_sort_key(row[0])))
 
 
 def _note(comparison: Comparison, document: str) -> str:

@@ -224,8 +224,8 @@ def _lacking(table: Table, needed: list[ContractField]) -> list[str]:
 
 def _read_rows(body: ContractField, table: Table, rows: list[dict[str, Any]]) -> Iterator[Problem]:
     """Read the rows of a table that has all columns; skip blank ones."""
-    places = {normalize_column(title): at for at, title in reversed(list(enumerate(table.head)))}
-    seated = [(column, places.get(normalize_column(str(column.label)))) for column in body.columns]
+    positions = {normalize_column(title): at for at, title in reversed(list(enumerate(table.head)))}
+    seated = [(column, positions.get(normalize_column(str(column.label)))) for column in body.columns]
     for number, cells in table.rows:
         texts = {column: cells[at] if at < len(cells) else "" for column, at in seated if at is not None}
         if not all(is_blank(text) for text in texts.values()):

@@ -354,8 +354,8 @@ def parse_contract(name: str, data: bytes) -> Contract:
 
 def _version_faults(name: str, schema: Mapping[str, Any]) -> list[tuple[Path, str]]:
     """Return faults of the name and format version."""
-    said, own = schema.get("x-contract"), f"{name}/{VERSION}"
-    return [] if said in (None, own) else [(("x-contract",), f"found {short_repr(said)}; allowed: {own}")]
+    stated, own = schema.get("x-contract"), f"{name}/{VERSION}"
+    return [] if stated in (None, own) else [(("x-contract",), f"found {short_repr(stated)}; allowed: {own}")]
 
 
 def _load(name: str, data: bytes) -> tuple[str, Any]:

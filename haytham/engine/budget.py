@@ -51,10 +51,10 @@ def _cost_refusal(limit: float | None, spent: UsageTotal, estimate: Usage) -> st
 
 def budget_warning(limits: BudgetLimits, before: UsageTotal, after: UsageTotal) -> str | None:
     """Return a warning if a call has brought the sum past the share `warn_at` of a limit, or None."""
-    for limit, was, now, said in (
+    for limit, was, now, words in (
         (limits.max_tokens, before.tokens, after.tokens, f"{limits.max_tokens or 0:,} tokens"),
         (limits.max_cost, before.cost, after.cost, format_usd(limits.max_cost)),
     ):
         if limit and was < limit * limits.warn_at <= now:
-            return f"{now / limit:.0%} of the budget of {said} is spent"
+            return f"{now / limit:.0%} of the budget of {words} is spent"
     return None

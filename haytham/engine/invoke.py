@@ -231,8 +231,8 @@ class AgentInvoker:
                 raise
             except Exception as error:
                 tries = left if getattr(error, "retry", True) else 0
-                said = redact(describe_error(error), self._options.secrets)
-                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=said, tries_left=tries)
+                message = redact(describe_error(error), self._options.secrets)
+                self._events.emit("agent_failed", phase=task.phase, agent=task.agent, error=message, tries_left=tries)
                 if not tries:
                     raise
                 await asyncio.sleep(self._options.backoff * 2 ** (spec.retries - left))
@@ -275,8 +275,8 @@ class AgentInvoker:
         if not reply.text.strip() and not cut:
             raise AgentError("the reply is empty")
         accepted = "" if task.previous is None else task.previous.revised_text(task.agent)
-        found = [] if task.contract is None else task.contract.validate(reply.text, accepted=accepted)
-        return Draft(reply, cut + [str(problem) for problem in found])
+        problems = [] if task.contract is None else task.contract.validate(reply.text, accepted=accepted)
+        return Draft(reply, cut + [str(problem) for problem in problems])
 
     async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
         """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""
@@ -328,16 +328,16 @@ class AgentInvoker:
         if not target.adapter.is_free:
             self._spend.settle(settled)
         self._taken[settled.id] = settled.amount
-        said = budget_warning(self._limits, before, self.spent)
-        if said is not None:
-            self._events.emit("budget_warning", why=said)
+        warning = budget_warning(self._limits, before, self.spent)
+        if warning is not None:
+            self._events.emit("budget_warning", why=warning)
         return settled
 
 
 def _not_repaired(draft: Draft, error: Exception) -> ContractViolation:
     """Return the failure of an agent whose reply was sent back without an answer: the reply is kept with it."""
-    said = str(error) or type(error).__name__
-    broken = ContractViolation([f"it was sent back, and no answer came: {said}", *draft.complaints], draft.reply.text)
+    reason = str(error) or type(error).__name__
+    broken = ContractViolation([f"it was sent back, and no answer came: {reason}", *draft.complaints], draft.reply.text)
     broken.__cause__ = error
     return broken
 
@@ -351,8 +351,8 @@ def _of_reply(reply: Reply, prompt: str, call: CallRecord, *, is_free: bool) -> 
     if is_free:
         return {"settled": Usage(), "input_tokens": reply.input_tokens, "output_tokens": reply.output_tokens}
     counts = reply.input_tokens, reply.output_tokens
-    told = zip(counts, (prompt, reply.text), strict=True)
-    tokens = sum(estimated_tokens(text) if count is None else count for count, text in told)
+    counted = zip(counts, (prompt, reply.text), strict=True)
+    tokens = sum(estimated_tokens(text) if count is None else count for count, text in counted)
     if None in counts and call.reserved.tokens:
         tokens = call.reserved.tokens
     return {"settled": Usage(tokens, reply.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
@@ -360,9 +360,9 @@ def _of_reply(reply: Reply, prompt: str, call: CallRecord, *, is_free: bool) -> 
 
 def _of_failure(error: Exception, call: CallRecord, *, is_free: bool) -> dict[str, Any]:
     """Return what a failed call took; all that was reserved if it does not say."""
-    told = error if isinstance(error, AgentError) else AgentError("")
-    counts = told.input_tokens, told.output_tokens
+    failure = error if isinstance(error, AgentError) else AgentError("")
+    counts = failure.input_tokens, failure.output_tokens
     if is_free:
         return {"settled": Usage(), "input_tokens": counts[0], "output_tokens": counts[1]}
     tokens = call.reserved.tokens if None in counts else sum(count or 0 for count in counts)
-    return {"settled": Usage(tokens, told.cost), "input_tokens": counts[0], "output_tokens": counts[1]}
+    return {"settled": Usage(tokens, failure.cost), "input_tokens": counts[0], "output_tokens": counts[1]}

@@ -91,15 +91,15 @@ def _memory_problems(workflow: Workflow) -> Iterator[Problem]:
 def _named_problems(
     workflow: Workflow, path: tuple[str, str], kind: str, check: Callable[[str], None], *, is_used: bool
 ) -> Iterator[Problem]:
-    place: dict[str, Any] = {"label": ".".join(path), "file": workflow.file}
+    location: dict[str, Any] = {"label": ".".join(path), "file": workflow.file}
     try:
         check(kind)
     except HaythamError as error:
-        yield Problem(str(error), workflow.lines.get(path, 1), **place)
+        yield Problem(str(error), workflow.lines.get(path, 1), **location)
         return
     fault = import_fault(kind) if ":" in kind else None
     if fault is not None and is_used:
-        yield Problem(f"found {kind!r}; {fault}", workflow.lines.get(path, 1), **place)
+        yield Problem(f"found {kind!r}; {fault}", workflow.lines.get(path, 1), **location)
 
 
 def _condition_problems(workflow: Workflow, at: int, phase: Phase) -> Iterator[Problem]:

@@ -62,13 +62,18 @@ class PhaseRun:
 
 def without_secrets(reply: Reply, secrets: tuple[str, ...]) -> tuple[Reply, int]:
     """Return a reply without the values of secrets, and in how many places they were."""
-    told = {"text": reply.text, "state": dict(reply.state or {}), "tools": list(reply.tools_used), "model": reply.model}
-    hidden, places = redact_values_in(told, secrets)
-    if not places:
+    facts = {
+        "text": reply.text,
+        "state": dict(reply.state or {}),
+        "tools": list(reply.tools_used),
+        "model": reply.model,
+    }
+    hidden, count = redact_values_in(facts, secrets)
+    if not count:
         return reply, 0
     state = None if reply.state is None else hidden["state"]
     tools = tuple(hidden["tools"])
-    return replace(reply, text=hidden["text"], state=state, tools_used=tools, model=hidden["model"]), places
+    return replace(reply, text=hidden["text"], state=state, tools_used=tools, model=hidden["model"]), count
 
 
 def completed_facts(answer: CallResult, reply: Reply) -> dict[str, Any]:

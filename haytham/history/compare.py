@@ -342,8 +342,10 @@ def _totals(old: Mapping[str, bytes], new: Mapping[str, bytes]) -> tuple[Change,
 
 def _checkpoints(documents: Mapping[str, bytes]) -> list[bytes]:
     """Return the checkpoints of all phases."""
-    places = [DocumentPath(path) for path in documents]
-    return [documents[place.path] for place in places if place.kind == "checkpoint" and not place.is_archived]
+    documents_by_path = [DocumentPath(path) for path in documents]
+    return [
+        documents[place.path] for place in documents_by_path if place.kind == "checkpoint" and not place.is_archived
+    ]
 
 
 def _rows(checkpoints: Iterable[Value | None]) -> list[LedgerRow] | None:

@@ -33,7 +33,7 @@ class SnapshotQuery:
     def matches(self, snapshot: Snapshot) -> bool:
         """Return whether a snapshot is one of those."""
         facts = (self.kind, snapshot.kind), (self.status, snapshot.status), (self.user, snapshot.user)
-        is_alike = all(wanted in (None, found) for wanted, found in facts)
+        is_alike = all(asked in (None, actual) for asked, actual in facts)
         return is_alike and (self.since is None or parse_time(snapshot.time) >= self.since)
 
 

@@ -72,7 +72,7 @@ _short_is_plain = lru_cache(maxsize=4096)(_is_plain)  # names, statuses and time
 def code_span(value: object) -> str:
     """Return a JSON value in a code span that no table or formatter changes."""
     text = _TO_JSON(value)
-    return "`" + _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "`"
+    return "`" + _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "`"
 
 
 def encode_text(text: str) -> str:
@@ -101,10 +101,10 @@ def encode_key(text: str) -> str:
 
 def split_key(text: str) -> tuple[str, str]:
     """Return the key and the rest of `key: rest`."""
-    found = _SPAN.match(text)
-    if found and text[found.end() :].lstrip().startswith(":"):
-        rest = text[found.end() :].lstrip()
-        return decode_text(found[0]), rest[1:].strip()
+    span = _SPAN.match(text)
+    if span and text[span.end() :].lstrip().startswith(":"):
+        rest = text[span.end() :].lstrip()
+        return decode_text(span[0]), rest[1:].strip()
     key, colon, rest = text.partition(":")
     if not colon:
         raise DecodeError(f"found {short_repr(text)}; allowed: a name, a colon and a value")
@@ -158,10 +158,10 @@ def _encode_item(item: str) -> str:
 
 
 def _decode_inline(text: str) -> list[str]:
-    found = _LIST.match(text)
-    if found is None:
+    match = _LIST.match(text)
+    if match is None:
         raise DecodeError(f"found {short_repr(text)}; allowed: a list like [first, second]")
-    inner, at, items = found[1].strip(), 0, []
+    inner, at, items = match[1].strip(), 0, []
     while at < len(inner):
         item = _ITEM.match(inner, at)
         if item is None or not item[1].strip() or (item[2] and item.end() == len(inner)):
@@ -296,12 +296,12 @@ def _open_fence(lines: list[str]) -> int | None:
     """Return the line of a code fence that is never closed, or None."""
     opened: tuple[int, str] | None = None
     for at, line in enumerate(lines):
-        found = _FENCE.match(line.lstrip(" "))
-        if found is None:
+        fence = _FENCE.match(line.lstrip(" "))
+        if fence is None:
             continue
         if opened is None:
-            opened = (at, found[0])
-        elif found[0].startswith(opened[1]) and not line.strip().strip(found[0][0]):
+            opened = (at, fence[0])
+        elif fence[0].startswith(opened[1]) and not line.strip().strip(fence[0][0]):
             opened = None
     return None if opened is None else opened[0]
 

@@ -160,77 +160,77 @@ def _slow(kind: DocumentSchema, text: str) -> FrontMatter | None:
 
 def parse_front_matter(kind: DocumentSchema, text: str) -> FrontMatter:
     """Read the front matter at the start of a text."""
-    found = FrontMatter()
+    front = FrontMatter()
     first = _END.match(text)
     end = None if first is None else _END.search(text, first.end(), first.end() + LARGEST)
     if first is None or end is None:
-        wanted = f"a first line --- and {ENVELOPE}: {kind.name}/{kind.version}"
-        found.problems.append(Problem(f"found no front matter of at most {LARGEST} characters; allowed: {wanted}", 1))
-        return found
-    found.end = end.end()
-    facts = _load(_without_repeats(text[first.end() : end.start()], found), found)
-    if facts is not None and _is_ours(kind, facts, found):
-        _take(kind, facts, found)
-    return found
+        allowed = f"a first line --- and {ENVELOPE}: {kind.name}/{kind.version}"
+        front.problems.append(Problem(f"found no front matter of at most {LARGEST} characters; allowed: {allowed}", 1))
+        return front
+    front.end = end.end()
+    facts = _load(_without_repeats(text[first.end() : end.start()], front), front)
+    if facts is not None and _is_ours(kind, facts, front):
+        _take(kind, facts, front)
+    return front
 
 
-def _without_repeats(text: str, found: FrontMatter) -> str:
+def _without_repeats(text: str, front: FrontMatter) -> str:
     """Return front matter without the digests of what is shown, where git joined those of two clones."""
     lines = text.split("\n")
     repeated = [at for at, line in enumerate(lines) if _SHOWN_LINE.fullmatch(line)]
     if len(repeated) < 2:  # noqa: PLR2004 - one is as it was drawn
         return text
-    found.problems.append(Problem(REPEATED, repeated[1] + 1, label=SHOWN, derived=True))
+    front.problems.append(Problem(REPEATED, repeated[1] + 1, label=SHOWN, derived=True))
     return "\n".join("" if at in repeated else line for at, line in enumerate(lines))
 
 
-def _load(text: str, found: FrontMatter) -> dict[str, Any] | None:
+def _load(text: str, front: FrontMatter) -> dict[str, Any] | None:
     try:
         facts, lines = load_yaml(text)
     except InvalidYaml as error:
-        found.problems.append(Problem(f"the front matter {error}", error.line))
+        front.problems.append(Problem(f"the front matter {error}", error.line))
         return None
     if not isinstance(facts, dict):
-        found.problems.append(Problem(f"found {short_repr(facts)} as front matter; allowed: keys and values", 1))
+        front.problems.append(Problem(f"found {short_repr(facts)} as front matter; allowed: keys and values", 1))
         return None
-    found.lines = {str(path[0]): line for path, line in lines.items() if len(path) == 1}
+    front.lines = {str(path[0]): line for path, line in lines.items() if len(path) == 1}
     return facts
 
 
-def _is_ours(kind: DocumentSchema, facts: dict[str, Any], found: FrontMatter) -> bool:
-    said = facts.pop(ENVELOPE, "")
-    line = found.lines.get(ENVELOPE, 1)
-    wanted = f"{kind.name}/{kind.version}"
-    parts = _VERSION.match(said) if isinstance(said, str) else None
+def _is_ours(kind: DocumentSchema, facts: dict[str, Any], front: FrontMatter) -> bool:
+    envelope = facts.pop(ENVELOPE, "")
+    line = front.lines.get(ENVELOPE, 1)
+    expected = f"{kind.name}/{kind.version}"
+    parts = _VERSION.match(envelope) if isinstance(envelope, str) else None
     if parts is None or parts[1] != kind.name or int(parts[2]) < 1:
-        message = f"found {short_repr(said)}; allowed: {wanted}"
+        message = f"found {short_repr(envelope)}; allowed: {expected}"
     elif int(parts[2]) > kind.version:
-        message = f"found format {said}, newer than {wanted}, the newest this release reads; upgrade haytham"
+        message = f"found format {envelope}, newer than {expected}, the newest this release reads; upgrade haytham"
     else:
         return True
-    found.problems.append(Problem(message, line, label=ENVELOPE))
+    front.problems.append(Problem(message, line, label=ENVELOPE))
     return False
 
 
-def _take(kind: DocumentSchema, facts: dict[str, Any], found: FrontMatter) -> None:
+def _take(kind: DocumentSchema, facts: dict[str, Any], front: FrontMatter) -> None:
     newlines = facts.pop(NEWLINES, None)
     if newlines not in (None, KEPT):
         message = f"found {short_repr(newlines)}; allowed: {KEPT}"
-        found.problems.append(Problem(message, found.lines.get(NEWLINES, 1), label=NEWLINES))
-    found.newlines_kept = newlines == KEPT
+        front.problems.append(Problem(message, front.lines.get(NEWLINES, 1), label=NEWLINES))
+    front.newlines_kept = newlines == KEPT
     shown = facts.pop(SHOWN, None)
-    found.shown = shown if isinstance(shown, str) else None
+    front.shown = shown if isinstance(shown, str) else None
     optional = facts.pop(WITH, [])
     names = [section.name for section in kind.sections if section.is_optional]
     if not isinstance(optional, list) or any(name not in names for name in optional):
         message = f"found {short_repr(optional)}; allowed: a list of {', '.join(names) or 'nothing'}"
-        found.problems.append(Problem(message, found.lines.get(WITH, 1), label=WITH))
+        front.problems.append(Problem(message, front.lines.get(WITH, 1), label=WITH))
     else:
-        found.optional = tuple(optional)
+        front.optional = tuple(optional)
     known = {seat.name for seat in kind.header}
     for name, value in facts.items():
         if name in known:
-            found.values[name] = value
+            front.values[name] = value
         else:
             message = "is no key of this kind; allowed: " + ", ".join([ENVELOPE, *sorted(known), WITH, SHOWN, NEWLINES])
-            found.problems.append(Problem(message, found.lines.get(str(name), 1), label=str(name)))
+            front.problems.append(Problem(message, front.lines.get(str(name), 1), label=str(name)))

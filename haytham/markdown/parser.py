@@ -111,22 +111,22 @@ class _Reading:
         if not lines or self.kind.trailing_field is None:
             return conflict_problems(lines)
         name = self.kind.sections[-1].name
-        last = next((found for found in self.kind.heading.finditer(self.text) if found[1] == name), None)
+        last = next((match for match in self.kind.heading.finditer(self.text) if match[1] == name), None)
         content = self._line(len(self.text) if last is None else last.end())
         return conflict_problems([line for line in lines if line < content])
 
     def _read_header(self) -> int:
-        found = frontmatter.parse_front_matter(self.kind, self.text)
-        self.problems += found.problems
-        self.value.update(found.values)
-        self.lines.update(found.lines)
-        self.optional, self.drawn = found.optional, found.shown
-        self.converted = self._title_ends_in_crlf(found.end)
-        if self.converted and not found.newlines_kept:
-            before = self.text[: found.end]
+        front = frontmatter.parse_front_matter(self.kind, self.text)
+        self.problems += front.problems
+        self.value.update(front.values)
+        self.lines.update(front.lines)
+        self.optional, self.drawn = front.optional, front.shown
+        self.converted = self._title_ends_in_crlf(front.end)
+        if self.converted and not front.newlines_kept:
+            before = self.text[: front.end]
             self.text = self.text.replace("\r\n", "\n")
-            return found.end - before.count("\r\n")
-        return found.end
+            return front.end - before.count("\r\n")
+        return front.end
 
     def _title_ends_in_crlf(self, start: int) -> bool:
         title = _TITLE_LINE.match(self.text, start)
@@ -153,33 +153,33 @@ class _Reading:
             self.problems.append(Problem(str(error), number, label="title", derived=True))
 
     def _read_sections(self, start: int) -> None:
-        found = self._find_sections(start)
+        bodies = self._find_sections(start)
         first = self.kind.heading.search(self.text, start)
         self._check_between(start, first.start() if first else len(self.text))
-        present = [section for section in self.kind.sections if section.name in found]
+        present = [section for section in self.kind.sections if section.name in bodies]
         for section in present:
-            self._read_section(section, *found[section.name])
-        self._report_missing(found)
+            self._read_section(section, *bodies[section.name])
+        self._report_missing(bodies)
         self._check_end(present)
 
     def _find_sections(self, start: int) -> dict[str, tuple[int, int]]:
         """Where each section's body starts and ends, up to the one whose content is verbatim."""
         headings = self._headings(start)
         ends = [*(heading.start() for heading in headings), len(self.text)][1:]
-        found: dict[str, tuple[int, int]] = {}
+        bodies: dict[str, tuple[int, int]] = {}
         lines: dict[str, int] = {}
         line, counted = 1, 0
         for heading, end in zip(headings, ends, strict=True):
             line, counted = line + self.text.count("\n", counted, heading.start()), heading.start()
             name = heading[1]
-            if name in found:
+            if name in bodies:
                 message = f"found the section twice, first in line {lines[name]}; allowed: once"
                 shown = next(section.derived for section in self.kind.sections if section.name == name)
                 drawn = shown and self._is_derived(heading.end(), end)
                 self.problems.append(Problem(message, line, name, derived=shown, unknown_text=not drawn))
             else:
-                found[name], lines[name] = (heading.end(), end), line
-        return found
+                bodies[name], lines[name] = (heading.end(), end), line
+        return bodies
 
     def _is_derived(self, start: int, end: int) -> bool:
         """Return whether all lines of a part look like those that are drawn for derived fields."""
@@ -243,23 +243,23 @@ class _Reading:
         (self.shown if self.kind.field_by_name[name].derived else self.value)[name] = value
         self.lines[name] = line
 
-    def _report_missing(self, found: dict[str, tuple[int, int]]) -> None:
-        absent = [section for section in self.kind.sections if section.name not in found]
+    def _report_missing(self, bodies: dict[str, tuple[int, int]]) -> None:
+        absent = [section for section in self.kind.sections if section.name not in bodies]
         missing = [section for section in absent if section.required or section.name in self.optional]
-        tail_is_shown = bool(missing) and self._tail_is_shown(found)
+        tail_is_shown = bool(missing) and self._tail_is_shown(bodies)
         for section in missing:
             shown = section.derived and tail_is_shown
             message = "the section is missing; the file may be cut off"
             self._report(message, self._line(len(self.text)), section.name, shown=shown)
 
-    def _tail_is_shown(self, found: dict[str, tuple[int, int]]) -> bool:
+    def _tail_is_shown(self, bodies: dict[str, tuple[int, int]]) -> bool:
         """Whether a cut at the end can only have taken what is shown.
 
         Not where a section of value is absent behind the last one present, and not where that one is a list, whose
         end nothing marks.
         """
         order = [section.name for section in self.kind.sections]
-        last = max((order.index(name) for name in found), default=-1)
+        last = max((order.index(name) for name in bodies), default=-1)
         rest = self.kind.sections[last + 1 :]
         tail = [section for section in rest if not section.is_optional or section.name in self.optional]
         ends_open = last < 0 or (self.kind.sections[last].body is not None and not self.kind.sections[last].derived)

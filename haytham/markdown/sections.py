@@ -116,8 +116,8 @@ def _expected(waiting: list[str]) -> str:
 
 def _item(line: str) -> str | None:
     """Return the text of a bullet; None for another line."""
-    found = _BULLET.match(line)
-    return None if found is None else (found[1] or "").strip()
+    match = _BULLET.match(line)
+    return None if match is None else (match[1] or "").strip()
 
 
 def _items(body: SectionLines, form: str) -> Iterator[tuple[int, str]]:
@@ -142,10 +142,10 @@ def _read_numbered(_kind: DocumentSchema, field: Field, body: SectionLines) -> A
     form = f"- {field.noun} 1: …"
     values = []
     for number, item in _items(body, form):
-        found = label.match(item)
-        if found is None:
+        match = label.match(item)
+        if match is None:
             raise LineDecodeError(f"found {short_repr(item)}; allowed: {form}", number, unclaimed=True)
-        values.append(_decoded(field, found[1], number))
+        values.append(_decoded(field, match[1], number))
     return values
 
 

@@ -161,13 +161,13 @@ def _may_store(view: SessionView, agents: Iterable[str]) -> bool:
 
 def _review_text(idea: str, phase: Phase, feedback: UserFeedback) -> str:
     """Return what was decided on which idea, and what was said; empty for an approval without words."""
-    said = "\n".join([feedback.comments.strip(), *(f"- {change}" for change in feedback.requested_changes)]).strip()
+    words = "\n".join([feedback.comments.strip(), *(f"- {change}" for change in feedback.requested_changes)]).strip()
     decision = feedback.bound_decision or ""
-    if decision == "approved" and not said:
+    if decision == "approved" and not words:
         return ""
     about = f'On "{_cut(" ".join(idea.split()), _LONGEST_IDEA)}", phase {phase.name}, {feedback.by or "somebody"}'
     verb = _VERBS[decision]
-    return f"{about} {verb}:\n{_cut(said, _LONGEST_WORDS)}" if said else f"{about} {verb}."
+    return f"{about} {verb}:\n{_cut(words, _LONGEST_WORDS)}" if words else f"{about} {verb}."
 
 
 def _cut(text: str, length: int) -> str:

@@ -95,8 +95,8 @@ def write_feedback(changes: Transaction, phase: Phase, feedback: UserFeedback) -
 
 def is_left_over(view: SessionView, phase: Phase) -> bool:
     """Return whether the feedback on a phase names an earlier attempt: a move that a crash interrupted."""
-    there = view.feedback(phase)
-    return there is not None and there.value.attempt < view.attempt(phase)
+    feedback = view.feedback(phase)
+    return feedback is not None and feedback.value.attempt < view.attempt(phase)
 
 
 def _kept_outputs(view: SessionView, phase: Phase) -> list[str]:
@@ -122,14 +122,14 @@ def reviewed_rows(view: SessionView, phase: Phase) -> tuple[ReviewedRow, ...]:
 
 def _as_decided(view: SessionView, phase: Phase) -> dict[str, bytes]:
     """Return the outputs that a person changed after they decided, as they were decided on, by file."""
-    there, review = view.feedback(phase), view.review(phase)
-    if there is None or review is None or review.decision is None:
+    feedback, review = view.feedback(phase), view.review(phase)
+    if feedback is None or review is None or review.decision is None:
         return {}
-    rows = {row.document: row.digest for row in there.value.reviewed_content}
+    rows = {row.document: row.digest for row in feedback.value.reviewed_content}
     now = {paths.output_file(agent): text_digest(text) for agent, text in view.texts(phase).items()}
-    kept = {paths.output_file(agent): document for agent, document in view.reviewed_copies(phase).items()}
-    changed = [name for name in kept if name in rows and now.get(name) != rows[name]]
-    return {name: kept[name].data for name in changed if text_digest(kept[name].value.text) == rows[name]}
+    copies = {paths.output_file(agent): document for agent, document in view.reviewed_copies(phase).items()}
+    changed = [name for name in copies if name in rows and now.get(name) != rows[name]]
+    return {name: copies[name].data for name in changed if text_digest(copies[name].value.text) == rows[name]}
 
 
 def _superseded(feedback: bytes) -> bytes:

@@ -105,8 +105,8 @@ class ConflictingDecision(HaythamError, ValueError):
     """`Approved` and `Action` say different things."""
 
     def __init__(self, approved: bool, action: str) -> None:  # noqa: FBT001 - a value, not a switch
-        said = f"found Approved: {str(approved).lower()} and Action: {action}"
-        super().__init__(f"{said}; allowed: two that agree, or one of them alone")
+        conflict = f"found Approved: {str(approved).lower()} and Action: {action}"
+        super().__init__(f"{conflict}; allowed: two that agree, or one of them alone")
 
 
 def parse_decision(feedback: UserFeedback) -> Decision | None:

@@ -96,18 +96,18 @@ class StoredDocument(Generic[D_co]):
     def derived_mismatches(self, derived_values: Mapping[str, Any]) -> list[Problem]:
         """Return a problem for each derived part that is out of date."""
         title = load_schema(self.kind).title_parts[1]
-        found = [
-            (name, said, derived_values.get(title or "" if name == TITLE else name))
-            for name, said in self.parsed.derived.items()
+        values = [
+            (name, shown, derived_values.get(title or "" if name == TITLE else name))
+            for name, shown in self.parsed.derived.items()
         ]
         return [
             self.problem(
-                f"shows {short_repr(said)}, and is {short_repr(is_so)}; the next save draws it anew",
+                f"shows {short_repr(shown)}, and is {short_repr(computed)}; the next save draws it anew",
                 name,
                 derived_values=True,
             )
-            for name, said, is_so in found
-            if said != is_so
+            for name, shown, computed in values
+            if shown != computed
         ]
 
 
@@ -155,21 +155,21 @@ class DocumentRepository:
 
     def output_facts(self, key: str, read: Callable[[], T]) -> T:
         """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
-        found: T = self._by_stamp(_OUTPUT_FACTS, key, read)
-        return found
+        facts: T = self._by_stamp(_OUTPUT_FACTS, key, read)
+        return facts
 
     def written(self, key: str, read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
         """Return when an output was written; `read` is not called again while its file is surely the same."""
         return self._by_stamp(_WRITTEN, key, read)
 
-    def _by_stamp(self, kept: LruCache[T], key: str, read: Callable[[], T]) -> T:
-        stamp = self.store.change_token(key)
-        found = None if stamp is None else kept.get(stamp)
-        if found is None:
-            found = read()
-            if stamp is not None and stamp == self.store.change_token(key):
-                kept.put(stamp, found)
-        return found
+    def _by_stamp(self, cache: LruCache[T], key: str, read: Callable[[], T]) -> T:
+        token = self.store.change_token(key)
+        value = None if token is None else cache.get(token)
+        if value is None:
+            value = read()
+            if token is not None and token == self.store.change_token(key):
+                cache.put(token, value)
+        return value
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:
         """Raise InvalidDocument for a value that does not satisfy its kind."""
@@ -202,9 +202,9 @@ def _document(model: type[D], key: str, data: bytes) -> StoredDocument[D]:
     kind, head = load_schema(model.KIND), model is OutputHeader
     if len(data) > _LARGEST_KEPT:
         return StoredDocument(model, key, data, parse(kind, data, head=head))
-    place = (model, bytes_digest(data))
-    parsed = _KEPT.get(place)
+    cache_key = (model, bytes_digest(data))
+    parsed = _KEPT.get(cache_key)
     if parsed is None:
         parsed = parse(kind, data, head=head)
-        _KEPT.put(place, parsed)
+        _KEPT.put(cache_key, parsed)
     return StoredDocument(model, key, data, parsed)

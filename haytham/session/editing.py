@@ -45,9 +45,9 @@ class ReviewFiles:
     def files(self) -> list[str]:
         """Return the keys to edit: outputs first, feedback last."""
         folder = self._folder()
-        found = self._session.store.keys(folder, depth=1)
+        keys = self._session.store.keys(folder, depth=1)
         others = (folder + paths.CHECKPOINT, folder + paths.REQUEST)
-        names = [key for key in found if key.endswith(".md") and key not in others]
+        names = [key for key in keys if key.endswith(".md") and key not in others]
         return sorted(names, key=lambda key: key == folder + paths.FEEDBACK)
 
     def content(self) -> dict[str, bytes]:
@@ -58,18 +58,18 @@ class ReviewFiles:
         """Return what cannot be read in the files, contradicting decisions included."""
         view = self._session.read()
         phase = view.phase(self._number)
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for agent in paths.output_agents(self.files()):
-            found += _faults(partial(_value, view, phase, agent))
-        return found + [fault for fault in _faults(partial(view.review, phase)) if fault not in found]
+            problems += _faults(partial(_value, view, phase, agent))
+        return problems + [fault for fault in _faults(partial(view.review, phase)) if fault not in problems]
 
     def note_faults(self) -> None:
         """Write each fault into the file that it is in, under its title."""
         faults = self.faults()
         for key, data in self.content().items():
-            said = [problem for problem in faults if problem.file == key]
-            if said:
-                self._write(key, data, _noted(data, said))
+            problems = [problem for problem in faults if problem.file == key]
+            if problems:
+                self._write(key, data, _noted(data, problems))
                 self._noted.add(key)
 
     def remove_notes(self) -> None:
@@ -109,8 +109,8 @@ def _noted(data: bytes, problems: list[Problem]) -> bytes:
     at = title.end() if title is not None else 0
     above, height = data.count(b"\n", 0, at), len(problems) + 3
     lines = [_in_note(problem, above, height) for problem in problems]
-    ways = "Mend it and save: this note is taken out again. To give up, save nothing."
-    return data[:at] + "\n  ".join([_START, *lines, ways]).encode() + b"\n-->\n" + data[at:]
+    advice = "Mend it and save: this note is taken out again. To give up, save nothing."
+    return data[:at] + "\n  ".join([_START, *lines, advice]).encode() + b"\n-->\n" + data[at:]
 
 
 def _in_note(problem: Problem, above: int, height: int) -> str:

@@ -62,12 +62,12 @@ class TaskInputs:
 
     def contract_faults(self, phase: Phase) -> dict[str, list[Problem]]:
         """Return what breaks the contract in the texts of a phase as they are now, by agent."""
-        found: dict[str, list[Problem]] = {}
+        faults: dict[str, list[Problem]] = {}
         for agent, text in self._view.texts(phase).items():
             contract = self.contract(read_agent(agent, self.agent_files[agent])) if agent in self.agent_files else None
             if contract is not None and (problems := contract.validate(text)):
-                found[agent] = problems
-        return found
+                faults[agent] = problems
+        return faults
 
     @cached_property
     def skipped_phases(self) -> Mapping[int, str]:
@@ -177,9 +177,9 @@ class TaskInputs:
                 continue
             if parse_decision(feedback) == "changes" and agent not in asked_agents(feedback, phase.agents):
                 continue  # its output moved on unchanged
-            found = self._view.archived_attempt(phase, number)
-            if agent in found.revised or _is_about_changes(feedback):
-                yield number, found, feedback
+            archived = self._view.archived_attempt(phase, number)
+            if agent in archived.revised or _is_about_changes(feedback):
+                yield number, archived, feedback
 
 
 def phase_comments(view: SessionView, phase: Phase, decision: Decision) -> Iterator[tuple[int, str]]:

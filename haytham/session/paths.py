@@ -76,8 +76,8 @@ def attempt_prefix(folder: str, attempt: int) -> str:
 
 def attempt_number(key: str) -> int | None:
     """Return the attempt that a key within a phase's folder belongs to; None for one of the present attempt."""
-    found = re.search(r"/attempts/(\d+)/", key)
-    return int(found[1]) if found else None
+    match = re.search(r"/attempts/(\d+)/", key)
+    return int(match[1]) if match else None
 
 
 def output_file(agent_name: str) -> str:
@@ -109,8 +109,8 @@ def requirements_key(project_id: str, version: int) -> str:
 
 def requirements_version(key: str) -> int | None:
     """Return the version that a file of a project's requirements is."""
-    found = _VERSION.search(key)
-    return int(found[1]) if found else None
+    match = _VERSION.search(key)
+    return int(match[1]) if match else None
 
 
 AGENTS_PREFIX = "agents/"

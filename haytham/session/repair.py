@@ -40,17 +40,17 @@ def infer_manifest(
 ) -> InferredManifest:
     """Return the facts of a lost manifest: as given, else from its first event, else from project and folders."""
     store = session.store
-    told = _started(store, session.prefix + paths.EVENTS)
-    source = _workflow_copy(session, workflow, told)
+    start_event = _started(store, session.prefix + paths.EVENTS)
+    source = _workflow_copy(session, workflow, start_event)
     return InferredManifest(
         session_id=session.session_id,
         source=source,
-        user=user or told.get("user") or _project_user(store, session.project_id),
-        mode=mode or told.get("mode") or _mode_of_folders(session, source),
-        model=told.get("model"),
-        created=told.get("time"),
-        identity=told.get("identity") if user is None else None,
-        lineage=_lineage(told),
+        user=user or start_event.get("user") or _project_user(store, session.project_id),
+        mode=mode or start_event.get("mode") or _mode_of_folders(session, source),
+        model=start_event.get("model"),
+        created=start_event.get("time"),
+        identity=start_event.get("identity") if user is None else None,
+        lineage=_lineage(start_event),
     )
 
 
@@ -68,8 +68,8 @@ def _rebuild(session: SessionDocuments, facts: InferredManifest) -> list[str]:
     if facts.user is None or facts.mode is None:
         raise InvalidArgument(f"user and mode of session {session.session_id}", (facts.user, facts.mode), "both, known")
     session.create(source=facts.source, user_id=facts.user, mode=facts.mode, model=facts.model, rebuild=True)
-    found = {"created": facts.created, "identity": facts.identity}
-    known = {name: value for name, value in found.items() if value is not None}
+    inferred = {"created": facts.created, "identity": facts.identity}
+    known = {name: value for name, value in inferred.items() if value is not None}
     if known or facts.lineage:
         session.update_manifest({**known, **facts.lineage})
     return [f"rebuilt {paths.MANIFEST} for user {facts.user} in mode {facts.mode}"]
@@ -87,11 +87,15 @@ def _sweep(session: SessionDocuments) -> None:
             store.ensure_folder(folder)
 
 
-def _lineage(told: dict[str, Any]) -> dict[str, Any]:
+def _lineage(start_event: dict[str, Any]) -> dict[str, Any]:
     """Where a fork comes from, as the event of its start says."""
-    if told.get("event") != FORKED:
+    if start_event.get("event") != FORKED:
         return {}
-    return {"forked_from": told["session"], "fork_point": told.get("snapshot"), "purpose": told.get("purpose")}
+    return {
+        "forked_from": start_event["session"],
+        "fork_point": start_event.get("snapshot"),
+        "purpose": start_event.get("purpose"),
+    }
 
 
 def _started(store: SessionStore, key: str) -> dict[str, Any]:
@@ -110,22 +114,22 @@ def _started(store: SessionStore, key: str) -> dict[str, Any]:
     return {}
 
 
-def _workflow_copy(session: SessionDocuments, wanted: str | None, told: dict[str, Any]) -> WorkflowFiles:
+def _workflow_copy(session: SessionDocuments, named: str | None, start_event: dict[str, Any]) -> WorkflowFiles:
     """Return the copy of a session's workflow: as given, by its first event, else the one that fits its folders."""
     copies = _copies(session.store, session.project_id)
-    if wanted is not None:
-        fitting = {name: copy for name, copy in copies.items() if name.startswith(wanted)}
-    elif told.get("workflow"):
-        fitting = {name: copy for name, copy in copies.items() if copy.digest == told["workflow"]}
+    if named is not None:
+        fitting = {name: copy for name, copy in copies.items() if name.startswith(named)}
+    elif start_event.get("workflow"):
+        fitting = {name: copy for name, copy in copies.items() if copy.digest == start_event["workflow"]}
     else:
         fitting = {name: copy for name, copy in copies.items() if len(copies) == 1 or _fits(session, copy)}
     if len(fitting) != 1:
         what = f"the workflow of session {session.session_id}"
         raise InvalidArgument(
-            what, wanted or told.get("workflow"), f"one of {', '.join(copies) or 'none'}: --workflow NAME"
+            what, named or start_event.get("workflow"), f"one of {', '.join(copies) or 'none'}: --workflow NAME"
         )
     copy = next(iter(fitting.values()))
-    return WorkflowFiles(told.get("origin") or copy.workflow.name, copy.files)
+    return WorkflowFiles(start_event.get("origin") or copy.workflow.name, copy.files)
 
 
 def _copies(store: SessionStore, project_id: str) -> dict[str, WorkflowFiles]:

@@ -124,7 +124,7 @@ class ReviewGate:
         rule refuses it; `anyway` waives that, and is recorded. `guard` is called before anything changes, and raises
         if the caller saw another state.
         """
-        said: dict[str, Any] = {"comments": comments, "changes": changes, "agents": agents}
+        contents: dict[str, Any] = {"comments": comments, "changes": changes, "agents": agents}
         self._session.make_folders()
         with self._session.transaction() as transaction:
             complete_moves(transaction)
@@ -132,7 +132,7 @@ class ReviewGate:
             if guard is not None:
                 guard(transaction.view, phase)
             typed = {bound.phase: bound for bound in _bind_typed(transaction, by)}
-            bound = _decide(transaction, phase, decision, by, said, anyway=anyway)
+            bound = _decide(transaction, phase, decision, by, contents, anyway=anyway)
             if bound is None:
                 bound = typed.get(number, BoundDecision(number, decision, by))
             transaction.emit("decision", **bound.facts)
@@ -243,16 +243,16 @@ def save_request(session: SessionDocuments, number: int, text: str, *, by: str |
 
 
 def _decide(  # noqa: PLR0913 - a decision and what came with it
-    changes: Transaction, phase: Phase, decision: Decision, by: str | None, said: dict[str, Any], *, anyway: bool
+    changes: Transaction, phase: Phase, decision: Decision, by: str | None, contents: dict[str, Any], *, anyway: bool
 ) -> BoundDecision | None:
     """Bind a decision to the present texts; None if just this was decided already."""
     view = changes.view
-    check_agents(phase, said["agents"])
+    check_agents(phase, contents["agents"])
     _check_answerable(view, phase, decision)
     refused = approval_problem(SessionPlan(view).phase(phase.number).state, decision)
     if refused is not None and not anyway:
         raise refused
-    if not any(said.values()) and _stands(view, phase, decision):
+    if not any(contents.values()) and _stands(view, phase, decision):
         return None
     if _is_acted_on(view, phase):
         archive(changes, phase, move=False)
@@ -261,9 +261,9 @@ def _decide(  # noqa: PLR0913 - a decision and what came with it
     decided = replace(
         before,
         approved=decision == "approved",
-        comments=_joined(before.comments, said["comments"]),
-        requested_changes=(*before.requested_changes, *said["changes"]),
-        agents=_asked(before, said["agents"]),
+        comments=_joined(before.comments, contents["comments"]),
+        requested_changes=(*before.requested_changes, *contents["changes"]),
+        agents=_asked(before, contents["agents"]),
         action=_ACTIONS[decision],
         anyway=_waived(refused),
     )
@@ -405,10 +405,10 @@ def _waived(refused: RefusedDecision | None) -> str | None:
 
 def _is_unbound(view: SessionView, phase: Phase) -> bool:
     """Whether a person decided in an editor, and nothing has bound that to the texts yet."""
-    there, review = view.feedback(phase), view.review(phase)
-    if there is None or review is None or review.decision is None or not view.is_current(phase):
+    feedback, review = view.feedback(phase), view.review(phase)
+    if feedback is None or review is None or review.decision is None or not view.is_current(phase):
         return False
-    return there.value.bound_decision != review.decision
+    return feedback.value.bound_decision != review.decision
 
 
 def _is_revised(output: StoredDocument[AgentOutput]) -> bool:
@@ -423,10 +423,10 @@ def _is_acted_on(view: SessionView, phase: Phase) -> bool:
 
 def _stands(view: SessionView, phase: Phase, decision: Decision) -> bool:
     """Whether just this was decided already, on the very texts and ground that are there."""
-    there, review = view.feedback(phase), view.review(phase)
-    if there is None or review is None or not view.is_current(phase):
+    feedback, review = view.feedback(phase), view.review(phase)
+    if feedback is None or review is None or not view.is_current(phase):
         return False
-    return review.decision == decision and there.value.reviewed_content == reviewed_rows(view, phase)
+    return review.decision == decision and feedback.value.reviewed_content == reviewed_rows(view, phase)
 
 
 def _check_answerable(view: SessionView, phase: Phase, decision: Decision) -> None:
@@ -442,8 +442,8 @@ def _check_answerable(view: SessionView, phase: Phase, decision: Decision) -> No
 
 def _moved_ground(view: SessionView, phase: Phase) -> tuple[ReviewedRow, ...]:
     """Return the reviewed rows of an open gate, updated if tasks have changed since it was opened."""
-    there, now = view.feedback(phase), reviewed_rows(view, phase)
-    presented = {} if there is None else {row.document: row.digest for row in there.value.reviewed_content}
+    feedback, now = view.feedback(phase), reviewed_rows(view, phase)
+    presented = {} if feedback is None else {row.document: row.digest for row in feedback.value.reviewed_content}
     return tuple(replace(row, digest=presented.get(row.document, row.digest)) for row in now)
 
 

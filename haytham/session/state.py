@@ -116,10 +116,10 @@ def _check_names(changes: Any) -> None:
             _check_known(group, change, known)
 
 
-def _check_known(group: str, found: Any, known: Mapping[str, Any]) -> None:
-    if not isinstance(found, Mapping):
-        raise InvalidState(group, f"found {short_repr(found)}; allowed: a map with any of {', '.join(known)}")
-    for name in found:
+def _check_known(group: str, values: Any, known: Mapping[str, Any]) -> None:
+    if not isinstance(values, Mapping):
+        raise InvalidState(group, f"found {short_repr(values)}; allowed: a map with any of {', '.join(known)}")
+    for name in values:
         if name not in known:
             raise InvalidState(group, f"found {short_repr(name)}; allowed: {', '.join(known)}")
 
@@ -128,13 +128,13 @@ def _merged(target: Any, patch: Any) -> Any:
     """Return a value with a merge patch applied to it."""
     if not isinstance(patch, Mapping):
         return deepcopy(patch)
-    kept = {name: deepcopy(value) for name, value in target.items()} if isinstance(target, Mapping) else {}
+    merged = {name: deepcopy(value) for name, value in target.items()} if isinstance(target, Mapping) else {}
     for name, value in patch.items():
         if value is None:
-            kept.pop(name, None)
+            merged.pop(name, None)
         else:
-            kept[name] = _merged(kept.get(name), value)
-    return kept
+            merged[name] = _merged(merged.get(name), value)
+    return merged
 
 
 def _whole(state: Mapping[str, Any]) -> State:

@@ -44,11 +44,11 @@ def _is_excluded(path: str) -> bool:
 
 def check_paths(paths: Sequence[str], folders: Sequence[str]) -> None:
     """Raise InvalidArgument for paths that no snapshot has: outside of a session, excluded, or both file and folder."""
-    everything = [check_key(place) for place in (*paths, *folders)]
-    above = {place[:at] for place in everything for at, letter in enumerate(place) if letter == "/"}
-    for place in everything:
-        if _is_excluded(place):
-            raise InvalidArgument("document", place, "one that a snapshot may hold")
+    keys = [check_key(key) for key in (*paths, *folders)]
+    above = {key[:at] for key in keys for at, letter in enumerate(key) if letter == "/"}
+    for key in keys:
+        if _is_excluded(key):
+            raise InvalidArgument("document", key, "one that a snapshot may hold")
     for path, times in Counter(paths).items():
         if times > 1 or path in above or path in folders:
             raise InvalidArgument("document", path, "one that has its place to itself")
@@ -119,8 +119,10 @@ def _read_plan(store: SessionStore, stage: str, paths: Sequence[str]) -> dict[st
         check_paths(paths, plan["folders"])
         return {"before": dict(plan["before"]), "folders": plan["folders"]}
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
-        ways = f"remove {stage} to keep the session as it is, then restore again"
-        raise InvalidDocument([Problem(f"does not say how to finish a restore: {error}; {ways}", file=stage)]) from None
+        advice = f"remove {stage} to keep the session as it is, then restore again"
+        raise InvalidDocument(
+            [Problem(f"does not say how to finish a restore: {error}; {advice}", file=stage)]
+        ) from None
 
 
 def _is_edited(path: str, data: bytes, before: Mapping[str, str], staged: Mapping[str, bytes]) -> bool:

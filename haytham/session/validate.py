@@ -48,15 +48,15 @@ class ValidationReport:
 def validate_tree(store: SessionStore, prefix: str = "") -> ValidationReport:
     """Look at every document below a folder (or at the one a key names), and at what belongs together there."""
     histories = history_folders(store)
-    everything = [key for key in store.keys(_top(prefix)) if not is_history(key, histories)]
-    keys = [key for key in everything if (key + "/").startswith(prefix) or key == prefix]
+    all_keys = [key for key in store.keys(_top(prefix)) if not is_history(key, histories)]
+    keys = [key for key in all_keys if (key + "/").startswith(prefix) or key == prefix]
     kinds = {key: schema_for_path(key) for key in keys}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for key, kind in kinds.items():
-        found += _document_problems(store, key, kind)
-    for project_id, session_id in paths.session_folders(everything):
-        found += _session_problems(store, project_id, session_id)
-    within = [problem for problem in found if problem.file.startswith(prefix)]
+        problems += _document_problems(store, key, kind)
+    for project_id, session_id in paths.session_folders(all_keys):
+        problems += _session_problems(store, project_id, session_id)
+    within = [problem for problem in problems if problem.file.startswith(prefix)]
     ordered = sorted(dict.fromkeys(within), key=lambda problem: (problem.file, problem.line or 0))
     return ValidationReport(sum(kind is not None for kind in kinds.values()), tuple(ordered))
 
@@ -67,8 +67,8 @@ def history_folders(store: SessionStore) -> list[str]:
     if base is None:
         return []
     paths = {policy.storage_path for policy in _policies(store) if policy.storage_path is not None}
-    places = [os.path.relpath(os.path.realpath(base / path), base) for path in paths if "\0" not in path]
-    return [f"{place}/" for place in places if place != "." and not place.startswith("..")]
+    folders = [os.path.relpath(os.path.realpath(base / path), base) for path in paths if "\0" not in path]
+    return [f"{folder}/" for folder in folders if folder != "." and not folder.startswith("..")]
 
 
 def _policies(store: SessionStore) -> Iterator[SnapshotPolicy]:
@@ -133,19 +133,19 @@ def _document_problems(store: SessionStore, key: str, kind: str | None) -> list[
 
 
 def _own_problems(store: SessionStore, kind: str, key: str) -> Iterable[Problem]:
-    found = DocumentRepository(store).find(MODELS[kind], key)
-    if found is None:
+    document = DocumentRepository(store).find(MODELS[kind], key)
+    if document is None:
         return [Problem("went away while it was read", file=key)]
-    if kind not in ("project", "memory_note") or found.faults:
-        return found.problems
-    if found.content_conflicts():
-        return [*found.problems, *found.content_conflicts()]
-    value = found.parsed.value
+    if kind not in ("project", "memory_note") or document.faults:
+        return document.problems
+    if document.content_conflicts():
+        return [*document.problems, *document.content_conflicts()]
+    value = document.parsed.value
     if kind == "project" and value["project_id"] != key.partition("/")[0]:
-        return [*found.problems, found.problem("names another project than its folder", "project_id")]
+        return [*document.problems, document.problem("names another project than its folder", "project_id")]
     if kind == "memory_note" and not key.startswith(paths.memory_prefix(value["user"])):
-        return [*found.problems, found.problem("names another user than its folder", "user")]
-    return found.problems
+        return [*document.problems, document.problem("names another user than its folder", "user")]
+    return document.problems
 
 
 def _stray_problems(store: SessionStore, key: str) -> list[Problem]:
@@ -207,9 +207,9 @@ def _checkpoint_problems(view: SessionView, phase: Phase) -> list[Problem]:
 
 
 def _feedback_problems(view: SessionView, phase: Phase) -> list[Problem]:
-    found = view.feedback(phase)
+    feedback = view.feedback(phase)
     view.review(phase)
-    return [] if found is None else found.derived_mismatches(derived_feedback(phase))
+    return [] if feedback is None else feedback.derived_mismatches(derived_feedback(phase))
 
 
 def _evidence_problems(view: SessionView) -> list[Problem]:
@@ -223,8 +223,8 @@ def _request_problems(view: SessionView, phase: Phase) -> list[Problem]:
 
 
 def _output_problems(view: SessionView, phase: Phase, agent: str) -> list[Problem]:
-    found = view.output(phase, agent)
-    return [] if found is None else found.derived_mismatches(derived_output(phase, agent))
+    output = view.output(phase, agent)
+    return [] if output is None else output.derived_mismatches(derived_output(phase, agent))
 
 
 def _told(key: str, look: Callable[[], Iterable[Problem]]) -> list[Problem]:

@@ -104,11 +104,11 @@ class SessionView:
         """All files of the workflow the session runs on, agents included."""
         keys = self._shelf.store.keys(self._workflow_prefix)
         files = {key.removeprefix(self._workflow_prefix): self._shelf.store.read(key) for key in keys}
-        found = WorkflowFiles(self.manifest.value.origin, files) if files else self._shipped_copy()
-        if found.digest != self.manifest.value.workflow:
+        source = WorkflowFiles(self.manifest.value.origin, files) if files else self._shipped_copy()
+        if source.digest != self.manifest.value.workflow:
             message = f"{self._workflow_prefix} does not hold what this session was started with; undo the change there"
             raise InvalidDocument([self.manifest.problem(message, "workflow")])
-        return found
+        return source
 
     def _shipped_copy(self) -> WorkflowFiles:
         shipped = shipped_workflow(self.manifest.value.workflow_type)
@@ -130,12 +130,12 @@ class SessionView:
 
     def phase(self, number: Any) -> Phase:
         """Return a phase of the mode by its number; InvalidArgument for anything else."""
-        found = next((phase for phase in self.phases if type(number) is int and phase.number == number), None)
-        if found is None:
+        match = next((phase for phase in self.phases if type(number) is int and phase.number == number), None)
+        if match is None:
             numbers = ", ".join(str(phase.number) for phase in self.phases)
             mode = self.manifest.value.execution_mode
             raise InvalidArgument("phase", number, f"{numbers}, the phases of a session in mode {mode}")
-        return found
+        return match
 
     def require_phase(self, number: Any) -> Phase:
         """Return a phase of the mode that has its folder."""
@@ -182,23 +182,23 @@ class SessionView:
 
     def checkpoint(self, phase: Phase) -> StoredDocument[PhaseCheckpoint] | None:
         """Return the checkpoint of a phase, or None."""
-        found = self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT)
-        if found is not None and not found.faults:
-            check_location(found, "phase", phase.number)
-        return found
+        document = self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT)
+        if document is not None and not document.faults:
+            check_location(document, "phase", phase.number)
+        return document
 
     def output(self, phase: Phase, agent_name: str) -> StoredDocument[AgentOutput] | None:
         """Return an agent's output with its text, or None."""
-        found = self._find(AgentOutput, self.phase_prefix(phase) + paths.output_file(agent_name))
-        if found is not None and not found.faults:
-            check_location(found, "agent", agent_name)
-            check_location(found, "phase_number", phase.number)
-        return found
+        document = self._find(AgentOutput, self.phase_prefix(phase) + paths.output_file(agent_name))
+        if document is not None and not document.faults:
+            check_location(document, "agent", agent_name)
+            check_location(document, "phase_number", phase.number)
+        return document
 
     def output_header(self, phase: Phase, agent_name: str) -> OutputHeader | None:
         """Return an agent's output without its text; None if it is missing or cannot be read."""
-        found = self._head(phase, agent_name)
-        return None if found is None or found.faults else found.value
+        header = self._head(phase, agent_name)
+        return None if header is None or header.faults else header.value
 
     def _head(self, phase: Phase, agent_name: str) -> StoredDocument[OutputHeader] | None:
         key = self.phase_prefix(phase) + paths.output_file(agent_name)
@@ -210,8 +210,8 @@ class SessionView:
 
     def outputs(self, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
         """Return the outputs of a phase by agent; one that cannot be read raises when its value is used."""
-        found = {agent: self.output(phase, agent) for agent in self.output_agents(phase)}
-        return {agent: document for agent, document in found.items() if document is not None}
+        documents = {agent: self.output(phase, agent) for agent in self.output_agents(phase)}
+        return {agent: document for agent, document in documents.items() if document is not None}
 
     def texts(self, phase: Phase) -> dict[str, str]:
         """Return the texts of a phase by agent; InvalidDocument if one cannot be read."""
@@ -221,7 +221,7 @@ class SessionView:
         """Return what a plan needs of the outputs of a phase; a text is read again only if its file changed."""
         if phase.number not in self._content:
             facts = {agent: self._output_facts(phase, agent) for agent in self.output_agents(phase)}
-            self._content[phase.number] = {agent: found for agent, found in facts.items() if found is not None}
+            self._content[phase.number] = {agent: fact for agent, fact in facts.items() if fact is not None}
         return self._content[phase.number]
 
     def reviewed_content(self, phase: Phase) -> tuple[ReviewedRow, ...]:
@@ -269,8 +269,8 @@ class SessionView:
 
     def is_current(self, phase: Phase) -> bool:
         """Whether the feedback that is there names the present attempt: only then it counts."""
-        found = self.feedback(phase)
-        return found is not None and found.value.attempt == self.attempt(phase)
+        feedback = self.feedback(phase)
+        return feedback is not None and feedback.value.attempt == self.attempt(phase)
 
     def reviewed_copies(self, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
         """Return the outputs of a phase as they were presented to a person, by agent."""
@@ -278,8 +278,8 @@ class SessionView:
 
     def task_parts(self, phase: Phase, agent: str) -> dict[str, str]:
         """Return the parts of the task that is on record for an agent: digests by name."""
-        found = self._find(TaskRecord, self.phase_prefix(phase) + paths.TASKS + paths.output_file(agent))
-        return {} if found is None else {row.part: row.digest for row in found.value.parts}
+        record = self._find(TaskRecord, self.phase_prefix(phase) + paths.TASKS + paths.output_file(agent))
+        return {} if record is None else {row.part: row.digest for row in record.value.parts}
 
     def archived_attempt(self, phase: Phase, attempt: int) -> ArchivedAttempt:
         """Return an earlier attempt at a phase."""
@@ -297,8 +297,8 @@ class SessionView:
     def earlier_feedback(self, phase: Phase, attempt: int) -> UserFeedback | None:
         """Return the feedback on an earlier attempt at a phase, or None."""
         key = paths.attempt_prefix(self.phase_prefix(phase), attempt) + paths.FEEDBACK
-        found = self._find(UserFeedback, key)
-        return None if found is None else found.value
+        feedback = self._find(UserFeedback, key)
+        return None if feedback is None else feedback.value
 
     def shown_texts(self, phase: Phase, *, attempt: int | None, tasks: bool) -> dict[str, str]:
         """Return the texts, or the tasks, of a phase in the present attempt or an earlier one."""
@@ -308,8 +308,8 @@ class SessionView:
             return self._texts_in(phase, folder)
         prefix = self.phase_prefix(phase) + folder + paths.TASKS
         agents = self.output_agents(phase, folder + paths.TASKS)
-        found = {agent: self._find(TaskRecord, prefix + paths.output_file(agent)) for agent in agents}
-        return {agent: document.value.prompt for agent, document in found.items() if document is not None}
+        records = {agent: self._find(TaskRecord, prefix + paths.output_file(agent)) for agent in agents}
+        return {agent: document.value.prompt for agent, document in records.items() if document is not None}
 
     def unknown_phase_folders(self) -> list[str]:
         """Folders that look like a phase's and belong to none of the session's phases."""
@@ -323,8 +323,8 @@ class SessionView:
     def _outputs_in(self, phase: Phase, folder: str) -> dict[str, StoredDocument[AgentOutput]]:
         """Return the outputs in a folder within a phase's folder, by agent."""
         prefix, agents = self.phase_prefix(phase) + folder, self.output_agents(phase, folder)
-        found = ((agent, self._find(AgentOutput, prefix + paths.output_file(agent))) for agent in agents)
-        return {agent: document for agent, document in found if document is not None}
+        outputs = ((agent, self._find(AgentOutput, prefix + paths.output_file(agent))) for agent in agents)
+        return {agent: document for agent, document in outputs if document is not None}
 
     @property
     def limits(self) -> BudgetLimits:
@@ -340,8 +340,8 @@ class SessionView:
 
     def pause_reason(self) -> str | None:
         """Why the session is paused: a call was refused, and the limits are still those; None where it is not."""
-        found = self.budget_denial()
-        return None if found is None else found.reason
+        denial = self.budget_denial()
+        return None if denial is None else denial.reason
 
     def budget_denial(self) -> BudgetDenial | None:
         """Return the first call that the budget refused in the last run, if the limits are still the same."""
@@ -361,10 +361,10 @@ class SessionView:
 
     @cached_property
     def _project_value(self) -> Project | None:
-        found = self._shelf.find(Project, paths.project_key(self._project))
-        if found is not None and (found.faults or found.content_conflicts()):
-            raise InvalidDocument(found.faults or found.content_conflicts())
-        return None if found is None else found.value
+        project = self._shelf.find(Project, paths.project_key(self._project))
+        if project is not None and (project.faults or project.content_conflicts()):
+            raise InvalidDocument(project.faults or project.content_conflicts())
+        return None if project is None else project.value
 
     @cached_property
     def evidence(self) -> str:
@@ -395,30 +395,30 @@ class SessionView:
 
     def feedback(self, phase: Phase) -> StoredDocument[UserFeedback] | None:
         """Return the feedback on a phase, or None."""
-        found = self._find(UserFeedback, self.phase_prefix(phase) + paths.FEEDBACK)
-        if found is not None and not found.faults:
-            check_location(found, "phase_number", phase.number)
-            unknown = [name for name in found.value.agents or () if name not in phase.agents]
+        document = self._find(UserFeedback, self.phase_prefix(phase) + paths.FEEDBACK)
+        if document is not None and not document.faults:
+            check_location(document, "phase_number", phase.number)
+            unknown = [name for name in document.value.agents or () if name not in phase.agents]
             if unknown:
                 message = f"found {short_repr(unknown[0])}; allowed: {', '.join(phase.agents)}"
-                raise InvalidDocument([found.problem(message, "agents")])
-        return found
+                raise InvalidDocument([document.problem(message, "agents")])
+        return document
 
     def decision(self, phase: Phase) -> Decision | None:
         """Return what the feedback on a phase decides, or None."""
-        found = self.feedback(phase)
+        feedback = self.feedback(phase)
         try:
-            return None if found is None else parse_decision(found.value)
+            return None if feedback is None else parse_decision(feedback.value)
         except ConflictingDecision as error:
-            problems = [found.problem(str(error), name) for name in ("approved", "action")] if found else []
+            problems = [feedback.problem(str(error), name) for name in ("approved", "action")] if feedback else []
             raise InvalidDocument(problems) from None
 
     def review(self, phase: Phase) -> ReviewDecision | None:
         """Return a person's decision on the phase; None without feedback."""
-        found, decision = self.feedback(phase), self.decision(phase)
-        if found is None:
+        feedback, decision = self.feedback(phase), self.decision(phase)
+        if feedback is None:
             return None
-        outdated = decision == "approved" and _texts(found.value.reviewed_content) != self._text_digests(phase)
+        outdated = decision == "approved" and _texts(feedback.value.reviewed_content) != self._text_digests(phase)
         return ReviewDecision(decision, outdated)
 
     def _text_digests(self, phase: Phase) -> dict[str, str]:
@@ -426,8 +426,10 @@ class SessionView:
 
     def save_counter(self) -> int:
         """Return the highest save counter so far, also of checkpoints that cannot be read otherwise."""
-        found = (self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases)
-        counts = (document.parsed.value.get("save_counter") for document in found if document is not None)
+        checkpoints = (
+            self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases
+        )
+        counts = (document.parsed.value.get("save_counter") for document in checkpoints if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 
     def times(self) -> Iterator[str]:
@@ -452,24 +454,24 @@ class SessionView:
 
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:
         """All problems of a phase's checkpoint: what cannot be read, outputs that are lost, derived copies behind."""
-        found = self.checkpoint(phase)
-        if found is None:
+        checkpoint = self.checkpoint(phase)
+        if checkpoint is None:
             raise NotFound(f"the checkpoint of phase {phase.number}", self.phase_prefix(phase) + paths.CHECKPOINT)
-        if found.faults:
-            return list(found.problems)
-        rows = found.value.ledger
-        so = [complete_row(row, self.output_header(phase, row.agent_name)) for row in rows]
+        if checkpoint.faults:
+            return list(checkpoint.problems)
+        rows = checkpoint.value.ledger
+        completed = [complete_row(row, self.output_header(phase, row.agent_name)) for row in rows]
         behind = [
-            found.problem(
-                f"shows {row.to_value()}, and its file says {is_so.to_value()}; the next save draws it anew",
+            checkpoint.problem(
+                f"shows {row.to_value()}, and its file says {completed_row.to_value()}; the next save draws it anew",
                 "ledger",
                 derived_values=True,
             )
-            for row, is_so in zip(rows, so, strict=True)
-            if row != is_so
+            for row, completed_row in zip(rows, completed, strict=True)
+            if row != completed_row
         ]
-        derived_values = found.derived_mismatches(derived_checkpoint(found.value, self.phases))
-        return [*found.problems, *self._lost_problems(phase, found), *behind, *derived_values]
+        derived_values = checkpoint.derived_mismatches(derived_checkpoint(checkpoint.value, self.phases))
+        return [*checkpoint.problems, *self._lost_problems(phase, checkpoint), *behind, *derived_values]
 
     def _lost_problems(self, phase: Phase, checkpoint: StoredDocument[PhaseCheckpoint]) -> list[Problem]:
         """Report the outputs of a completed phase that are on record while their files are gone."""
@@ -490,8 +492,8 @@ def check_location(document: StoredDocument[Document], field: str, wanted: objec
 
 def _time(document: StoredDocument[Document] | None, field: str) -> tuple[str, ...]:
     """Return a time that a document says, also where other parts of it cannot be read."""
-    said = None if document is None else document.parsed.value.get(field)
-    return (said,) if isinstance(said, str) and matches_format("time", said) else ()
+    time = None if document is None else document.parsed.value.get(field)
+    return (time,) if isinstance(time, str) and matches_format("time", time) else ()
 
 
 def _texts(rows: Iterable[ReviewedRow]) -> dict[str, str]:

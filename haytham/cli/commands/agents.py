@@ -36,16 +36,16 @@ def agents(context: AppContext, /, session_name: str | None, workflow: str | Non
         raise UsageError("say whose agents are meant: those of a session or --workflow, not both")
     if workflow is None and (session_name is not None or context.workspace.folders()):
         session = context.workspace.session(session_name)
-        found, ids = session.agents(), {"project": session.project_id, "session": session.session_id}
-        _answer(context, ids, f"session {session.id}, workflow {found.workflow}", found)
+        listing, ids = session.agents(), {"project": session.project_id, "session": session.session_id}
+        _answer(context, ids, f"session {session.id}, workflow {listing.workflow}", listing)
     else:
-        found = context.workspace.agents(workflow, model=default_model())
-        _answer(context, {"project": None, "session": None}, f"workflow {found.workflow}", found)
+        listing = context.workspace.agents(workflow, model=default_model())
+        _answer(context, {"project": None, "session": None}, f"workflow {listing.workflow}", listing)
 
 
-def _answer(context: AppContext, ids: Row, head: str, found: AgentList) -> None:
-    rows, lines = [_row(agent) for agent in found.agents], [head]
-    facts = {**ids, "workflow": found.workflow, "origin": found.origin}
+def _answer(context: AppContext, ids: Row, head: str, listing: AgentList) -> None:
+    rows, lines = [_row(agent) for agent in listing.agents], [head]
+    facts = {**ids, "workflow": listing.workflow, "origin": listing.origin}
     for at, row in enumerate(rows):
         if at == 0 or rows[at - 1]["phase"] != row["phase"]:
             lines += ["", f"phase {row['phase']}, {row['phase_name']}"]
@@ -56,18 +56,18 @@ def _answer(context: AppContext, ids: Row, head: str, found: AgentList) -> None:
 def _lines(row: Row) -> list[str]:
     """Return an agent in a few lines: its description, models, contract, tools and file."""
     about = f": {' '.join(row['description'].split())}" if row["description"] else ""
-    told = [("model", _model_words(row)), ("contract", row["contract"]), ("tools", ", ".join(row["tools"]))]
-    told += [("file", row["file"])]
-    return [f"  {row['agent']}{about}", *(f"    {name:<8}  {value}" for name, value in told if value)]
+    fields = [("model", _model_words(row)), ("contract", row["contract"]), ("tools", ", ".join(row["tools"]))]
+    fields += [("file", row["file"])]
+    return [f"  {row['agent']}{about}", *(f"    {name:<8}  {value}" for name, value in fields if value)]
 
 
 def _model_words(row: Row) -> str:
     """Return the models in the order they are tried."""
     if row["replayed"]:
         return f"{row['models'][0]}, which answers for all"
-    said = [model + (" (the default)" if row["inherits"][at] else "") for at, model in enumerate(row["models"])]
+    models = [model + (" (the default)" if row["inherits"][at] else "") for at, model in enumerate(row["models"])]
     refused = "" if row["trusted"] else "; it runs code, and is not trusted here: haytham resume --trust"
-    return ", else ".join(said) + refused
+    return ", else ".join(models) + refused
 
 
 def _row(agent: AgentListing) -> Row:
@@ -100,11 +100,11 @@ def prompt(context: AppContext, /, phase: int, agent: str | None, session_name: 
       haytham prompt 2 market_intelligence > prompt.md
     """
     session = context.workspace.session(session_name)
-    found = session.preview_prompts(phase, agent)
+    previews = session.preview_prompts(phase, agent)
     ids = {"project": session.project_id, "session": session.session_id, "phase": phase}
-    context.output("prompt", {**ids, "prompts": [_facts(one) for one in found]}, _texts(found))
+    context.output("prompt", {**ids, "prompts": [_facts(one) for one in previews]}, _texts(previews))
     if not context.options.as_json and not context.options.quiet:
-        for one in found:
+        for one in previews:
             echo("\n".join(_about(one)), err=True)
 
 
@@ -115,19 +115,19 @@ def _facts(question: PromptPreview) -> Row:
     return {**about, "prompt": task.prompt, "parts": parts, "notes": list(question.notes)}
 
 
-def _texts(found: list[PromptPreview]) -> str:
+def _texts(previews: list[PromptPreview]) -> str:
     """One prompt as it is; several each under a line with its agent."""
-    if len(found) == 1:
-        return sanitize(found[0].task.prompt).removesuffix("\n")
-    return "\n\n".join(f"--- {one.task.agent}\n\n{sanitize(one.task.prompt).rstrip()}" for one in found)
+    if len(previews) == 1:
+        return sanitize(previews[0].task.prompt).removesuffix("\n")
+    return "\n\n".join(f"--- {one.task.agent}\n\n{sanitize(one.task.prompt).rstrip()}" for one in previews)
 
 
 def _about(question: PromptPreview) -> list[str]:
     """Return the parts of a prompt, a line each, and notes about it."""
     width = max(len(part.name) for part in question.parts)
     digests = [part.digest.removeprefix("sha256:")[:_SHORT] for part in question.parts]
-    told = zip(question.parts, digests, strict=True)
-    lines = [f"  {part.name:<{width}}  {digest}  {part.file}" for part, digest in told]
+    rows = zip(question.parts, digests, strict=True)
+    lines = [f"  {part.name:<{width}}  {digest}  {part.file}" for part, digest in rows]
     prompt_text = question.task.prompt
     hidden = len(prompt_text) - len(sanitize(prompt_text))
     taken_out = [f"{hidden} control characters are left out here; --json has them"] if hidden else []

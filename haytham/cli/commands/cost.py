@@ -117,9 +117,9 @@ def _lines(report: CostReport, facts: Row) -> list[str]:
         rows.append((f"before the fork from {facts['inherited']['session']}", facts["inherited"]))
     table = render_cost_table([*rows, ("in all", _in_all(facts))])
     limit, unknown = limit_words(limits, account.total), unknown_words(account.total, limits)
-    said = [_unsettled(facts["own"]["unsettled"]), f"limit: {limit}" if limit else "", unknown]
-    said += [assumed_words(account), f"paused: {facts['paused']}" if facts["paused"] else ""]
-    return [head + spent_words(account.total), "", *table, "", *(line for line in said if line)]
+    notes = [_unsettled(facts["own"]["unsettled"]), f"limit: {limit}" if limit else "", unknown]
+    notes += [assumed_words(account), f"paused: {facts['paused']}" if facts["paused"] else ""]
+    return [head + spent_words(account.total), "", *table, "", *(line for line in notes if line)]
 
 
 def _phase_rows(phase: Row, agents: list[Row]) -> list[tuple[str, Row]]:
@@ -143,8 +143,8 @@ def _unsettled(open_calls: Row) -> str:
 def render_cost_table(rows: Sequence[tuple[str, Row]]) -> list[str]:
     """Rows of sums under headings, numbers to the right; a column that tells nothing is left out."""
     cells = [(label, *_cells(row)) for label, row in rows]
-    kept = [at for at in range(len(_HEADINGS)) if any(row[at] not in ("", "-") for row in cells)]
-    widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in cells)) for at in kept}
+    shown = [at for at in range(len(_HEADINGS)) if any(row[at] not in ("", "-") for row in cells)]
+    widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in cells)) for at in shown}
     return [
         "  ".join(row[at].rjust(width) if at else row[at].ljust(width) for at, width in widths.items()).rstrip()
         for row in (_HEADINGS, *cells)
@@ -173,24 +173,24 @@ def _print_all(context: AppContext) -> None:
     """Print what all sessions spent; each call once, with the session that made it."""
     reports, faults = context.workspace.costs()
     known = {(report.project_id, report.session_id) for report in reports}
-    found = [_facts(report) for report in reports]
-    gone = _gone(found, known)
-    total = _together([_total(row["own"]) for row in found] + [_total(row) for row in gone])
-    rows = [(f"{row['project']}/{row['session']}", row["own"]) for row in found if row["own"]["calls"]]
-    rows += [(f"{row['project']}/{row['session']}, which is gone", row) for row in gone]
-    in_all = {**_added([row["own"] for row in found]), **totals(total)}
+    sessions = [_facts(report) for report in reports]
+    deleted = _gone(sessions, known)
+    total = _together([_total(row["own"]) for row in sessions] + [_total(row) for row in deleted])
+    rows = [(f"{row['project']}/{row['session']}", row["own"]) for row in sessions if row["own"]["calls"]]
+    rows += [(f"{row['project']}/{row['session']}, which is gone", row) for row in deleted]
+    in_all = {**_added([row["own"] for row in sessions]), **totals(total)}
     text = render_cost_table([*rows, ("in all", in_all)]) if total.calls else ["nothing was spent"]
-    context.output("cost", {"sessions": found, "gone": gone, "spent": totals(total)}, sanitize("\n".join(text)))
+    context.output("cost", {"sessions": sessions, "gone": deleted, "spent": totals(total)}, sanitize("\n".join(text)))
     for error in faults:
         echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
 
 
-def _gone(found: list[Row], known: set[tuple[str, str]]) -> list[Row]:
+def _gone(sessions: list[Row], known: set[tuple[str, str]]) -> list[Row]:
     """Return what forks inherited from sessions that no longer exist, each of those once."""
     most: dict[tuple[str, str], Row] = {}
-    for row in found:
+    for row in sessions:
         brought = row["inherited"]
         whose = (row["project"], str((brought or {}).get("session")))
         if brought is not None and whose not in known and brought["tokens"] >= most.get(whose, {"tokens": 0})["tokens"]:

@@ -85,11 +85,11 @@ def diff(context: AppContext, /, old: str, new: str | None, session_name: str | 
       haytham diff 9f3ac1 cheaper --json
     """
     session, first, second = _sides(context, old, new, session_name)
-    found = session.diff(first, second)
+    comparison = session.diff(first, second)
     context.info(f"from: {_side_words(first)}\nto:   {_side_words(second)}\n")
     draws = not context.options.as_json
-    text = diff_summary(found) if only_counts else render_diff(found, colour=_has_colours()) if draws else ""
-    facts = {"old": _side_facts(first), "new": _side_facts(second), **comparison_to_json(found)}
+    text = diff_summary(comparison) if only_counts else render_diff(comparison, colour=_has_colours()) if draws else ""
+    facts = {"old": _side_facts(first), "new": _side_facts(second), **comparison_to_json(comparison)}
     context.output("diff", facts, text, has_colours=not only_counts)
 
 

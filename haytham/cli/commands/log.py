@@ -53,10 +53,10 @@ def log(
     if everything and limit is not None:
         raise UsageError("say how many events: -n or --all, not both")
     session = context.workspace.session(session_name)
-    found = session.log(**wanted)
-    _print(context, session, found.read(None if everything else _LIMIT if limit is None else limit))
+    events_log = session.log(**wanted)
+    _print(context, session, events_log.read(None if everything else _LIMIT if limit is None else limit))
     if follow:
-        for events in found.follow():
+        for events in events_log.follow():
             _print(context, session, events)
 
 

@@ -154,18 +154,18 @@ def status(context: AppContext, /, session_name: str | None) -> None:
       haytham status 9f3ac1 --json
     """
     session = context.workspace.session(session_name)
-    found = session.status()
-    if found.spending is None:
-        _print_rest(context, found)
+    state = session.status()
+    if state.spending is None:
+        _print_rest(context, state)
         raise click.exceptions.Exit(INVALID)
-    rows = [_phase_row(phase) for phase in found.phases]
-    following = None if found.running else _next_step(context, session, found)
-    facts = {"status": found.status, "running": found.running, "next": following, "phases": rows, "problems": []}
-    over = f"it runs now: {found.running}" if found.running else f"the session is {found.status}"
+    rows = [_phase_row(phase) for phase in state.phases]
+    following = None if state.running else _next_step(context, session, state)
+    facts = {"status": state.status, "running": state.running, "next": following, "phases": rows, "problems": []}
+    over = f"it runs now: {state.running}" if state.running else f"the session is {state.status}"
     last = f"next: {following}" if following else over
     notes = [f"note: phase {row['phase']}: {fault}" for row in rows for fault in row["faults"]]
-    lines = [*notes, *_money(found.spending, found.status), last]
-    _answer(context, found, {**facts, **spent_facts(found.spending)}, lines)
+    lines = [*notes, *_money(state.spending, state.status), last]
+    _answer(context, state, {**facts, **spent_facts(state.spending)}, lines)
 
 
 def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[str]) -> None:
@@ -250,10 +250,10 @@ def _open_needs(phase: PhaseStatus) -> str:
     return f"; builds on phase {needs}, which is open" if needs else ""
 
 
-def _next_step(context: AppContext, session: Session, found: SessionStatus) -> str | None:
+def _next_step(context: AppContext, session: Session, state: SessionStatus) -> str | None:
     """Return the command that answers the open gate, or goes on; None if the session is over."""
-    phase = found.next
-    if phase is None or phase.action == "rejected" or found.status == "rejected" or found.spending is None:
+    phase = state.next
+    if phase is None or phase.action == "rejected" or state.status == "rejected" or state.spending is None:
         return None
     which, option = context.session_hint(session), context.session_hint(session, "-s")
     number = phase.number
@@ -262,18 +262,18 @@ def _next_step(context: AppContext, session: Session, found: SessionStatus) -> s
     if phase.action == "write":
         prefix = session.documents.prefix
         return f"write {phase.output_keys.replace(prefix, f'{context.base}/{prefix}')}, then: haytham resume{which}"
-    if found.status == "paused":
-        return f"haytham resume{which}{suggest_limit(found.spending)}"
+    if state.status == "paused":
+        return f"haytham resume{which}{suggest_limit(state.spending)}"
     failed = phase.status == "failed" and bool(phase.agents)
     return f"haytham retry {number}{which}" if failed else f"haytham resume{which}"
 
 
-def _print_rest(context: AppContext, found: SessionStatus) -> None:
+def _print_rest(context: AppContext, state: SessionStatus) -> None:
     """Print what can be read of a session in which something cannot."""
     last = "next: mend the file that is named, with haytham review, or see all that is wrong: haytham validate"
-    rows, problems = [_readable(phase) for phase in found.phases], list(found.problems)
-    facts = {"status": found.status, "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
-    _answer(context, found, facts, [last])
+    rows, problems = [_readable(phase) for phase in state.phases], list(state.problems)
+    facts = {"status": state.status, "running": None, "next": "haytham validate", "phases": rows, "problems": problems}
+    _answer(context, state, facts, [last])
     for problem in problems if not context.options.as_json else ():
         echo(f"haytham: {problem}", err=True)
 

@@ -62,8 +62,8 @@ def validate(context: AppContext, /, paths: tuple[Path, ...]) -> None:
     text = "\n".join([*lines, *(f"note: {note}" for note in notes)])
     context.output("validation", {"documents": count, "problems": lines, "notes": notes}, text)
     if not context.options.as_json and not context.options.quiet:
-        told = f"{count} documents, {len(lines)} problems" + (f", {pluralize(len(notes), 'note')}" if notes else "")
-        echo(told, err=True)
+        summary = f"{count} documents, {len(lines)} problems" + (f", {pluralize(len(notes), 'note')}" if notes else "")
+        echo(summary, err=True)
     if lines:
         raise click.exceptions.Exit(INVALID)
 
@@ -166,12 +166,12 @@ def pin(context: AppContext, /, which: str, session_name: str | None) -> None:
     Example:
       haytham pin 3
     """
-    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
-    session.history.pin(found)
+    session, snapshot = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    session.history.pin(snapshot)
     context.output(
         "pin",
-        {"snapshot": snapshot_to_json(found, pinned=True)},
-        f"{snapshot_title(found)}, is pinned: it is never deleted",
+        {"snapshot": snapshot_to_json(snapshot, pinned=True)},
+        f"{snapshot_title(snapshot)}, is pinned: it is never deleted",
     )
 
 
@@ -184,12 +184,14 @@ def unpin(context: AppContext, /, which: str, session_name: str | None) -> None:
     Example:
       haytham unpin 3
     """
-    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    session, snapshot = context.workspace.snapshot(which, session_name, among=UNFINISHED)
     history = session.history
-    was_pinned = found.id in history.pins()
-    history.unpin(found)
-    said = "is not pinned any more" if was_pinned else "was not pinned"
-    context.output("unpin", {"snapshot": snapshot_to_json(found, pinned=False)}, f"{snapshot_title(found)}, {said}")
+    was_pinned = snapshot.id in history.pins()
+    history.unpin(snapshot)
+    result = "is not pinned any more" if was_pinned else "was not pinned"
+    context.output(
+        "unpin", {"snapshot": snapshot_to_json(snapshot, pinned=False)}, f"{snapshot_title(snapshot)}, {result}"
+    )
 
 
 @click.command
@@ -203,13 +205,13 @@ def delete(context: AppContext, /, which: str, session_name: str | None) -> None
     Example:
       haytham delete 9f3ac1
     """
-    session, found = context.workspace.snapshot(which, session_name, among=UNFINISHED)
-    before = _bytes_at_rest(context, found.project)
-    session.history.delete(found)
-    freed = _freed(before, _bytes_at_rest(context, found.project))
-    row = snapshot_to_json(found, pinned=False)
+    session, snapshot = context.workspace.snapshot(which, session_name, among=UNFINISHED)
+    before = _bytes_at_rest(context, snapshot.project)
+    session.history.delete(snapshot)
+    freed = _freed(before, _bytes_at_rest(context, snapshot.project))
+    row = snapshot_to_json(snapshot, pinned=False)
     context.output(
-        "delete", {"snapshot": row, "bytes": freed}, f"{snapshot_title(found)}, is removed{_given_back(freed)}"
+        "delete", {"snapshot": row, "bytes": freed}, f"{snapshot_title(snapshot)}, is removed{_given_back(freed)}"
     )
 
 
@@ -246,11 +248,11 @@ def prune(
     session = None if everywhere else context.workspace.session(session_name, among=UNFINISHED)
     project = None if session is None else session.project_id
     before = _bytes_at_rest(context, project)
-    gone = _pruned(context, session, **options)
+    removed = _pruned(context, session, **options)
     freed = None if options["dry_run"] else _freed(before, _bytes_at_rest(context, project))
-    rows = [snapshot_to_json(one, pinned=False) for one in gone]
-    told = {"dry_run": options["dry_run"], "snapshots": rows, "bytes": freed}
-    context.output("prune", told, _gone_words(gone, freed, dry_run=options["dry_run"], everywhere=everywhere))
+    rows = [snapshot_to_json(one, pinned=False) for one in removed]
+    facts = {"dry_run": options["dry_run"], "snapshots": rows, "bytes": freed}
+    context.output("prune", facts, _gone_words(removed, freed, dry_run=options["dry_run"], everywhere=everywhere))
 
 
 def _clear_user(  # noqa: PLR0913 - the options of a command
@@ -269,14 +271,14 @@ def _clear_user(  # noqa: PLR0913 - the options of a command
             "--user clears the whole history of a user: give it with --all, without --older-than and --kind"
         )
     histories = context.workspace.history()
-    gone, before = histories.clearable(user), _bytes_at_rest(context, None)
-    if gone and not dry_run:
+    removed, before = histories.clearable(user), _bytes_at_rest(context, None)
+    if removed and not dry_run:
         if not yes:
-            _confirm_clear(context, user, len(gone))
+            _confirm_clear(context, user, len(removed))
         histories.clear(user)
     freed = None if dry_run else _freed(before, _bytes_at_rest(context, None))
-    rows = [snapshot_to_json(one, pinned=False) for one in gone]
-    text = _gone_words(gone, freed, dry_run=dry_run, everywhere=True)
+    rows = [snapshot_to_json(one, pinned=False) for one in removed]
+    text = _gone_words(removed, freed, dry_run=dry_run, everywhere=True)
     context.output("prune", {"dry_run": dry_run, "snapshots": rows, "bytes": freed}, text)
 
 
@@ -296,21 +298,23 @@ def _pruned(
     return session.history.prune(dry_run=dry_run, older_than=older_than, kind=kind)
 
 
-def _gone_words(gone: list[Snapshot], freed: int | None, *, dry_run: bool, everywhere: bool) -> str:
+def _gone_words(removed: list[Snapshot], freed: int | None, *, dry_run: bool, everywhere: bool) -> str:
     """Each snapshot that went, or would go, and how many."""
-    if not gone:
+    if not removed:
         return "no snapshot is to go"
-    where = [f"{one.project}/{one.session}, " if everywhere else "" for one in gone]
-    about = [f"{snapshot_title(one)}, {one.kind}, {one.time}" for one in gone]
+    where = [f"{one.project}/{one.session}, " if everywhere else "" for one in removed]
+    about = [f"{snapshot_title(one)}, {one.kind}, {one.time}" for one in removed]
     lines = [sanitize(f"{'would remove' if dry_run else 'removed'} {a}{b}") for a, b in zip(where, about, strict=True)]
-    many = pluralize(len(gone), "snapshot")
+    many = pluralize(len(removed), "snapshot")
     return "\n".join([*lines, f"{many} would go" if dry_run else f"{many} removed{_given_back(freed)}"])
 
 
 def _bytes_at_rest(context: AppContext, project_id: str | None) -> int | None:
     """Return how many bytes the history of a project, or of all, takes on disk; None if it rests elsewhere."""
-    found = list(context.base.glob(f"{project_id or '*'}/history"))
-    return sum(path.lstat().st_size for one in found for path in one.rglob("*") if path.is_file()) if found else None
+    folders = list(context.base.glob(f"{project_id or '*'}/history"))
+    return (
+        sum(path.lstat().st_size for one in folders for path in one.rglob("*") if path.is_file()) if folders else None
+    )
 
 
 def _freed(before: int | None, after: int | None) -> int | None:

@@ -199,14 +199,14 @@ def _ask_which(session: Session, number: int) -> list[str]:
     return named
 
 
-def _letter(said: str) -> str:
+def _letter(typed: str) -> str:
     """Return the choice that a letter or the start of a word means."""
-    word = said.strip().lower()
-    found = [letter for letter, choice in _CHOICES.items() if word and choice.startswith(word)]
-    if not found:
+    word = typed.strip().lower()
+    letters = [letter for letter, choice in _CHOICES.items() if word and choice.startswith(word)]
+    if not letters:
         discard_typed_ahead()
-        raise click.BadParameter(f"{said!r} is none of them")
-    return found[0]
+        raise click.BadParameter(f"{typed!r} is none of them")
+    return letters[0]
 
 
 def _edit(session: Session, number: int, by: str) -> bool:

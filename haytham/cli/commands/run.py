@@ -117,8 +117,8 @@ def _sentence(session: Session, status: SessionStatus, outcome: RunResult, failu
         written = outcome.reason.replace(prefix, f"{AppContext.base}/{prefix}")
         return f"{where}: {written}; then" if outcome.agents else f"{where}, waits for review"
     if outcome.status == "failed":
-        said = [*map(str, failures)] or [outcome.reason]
-        return f"{where}, failed: " + _break(failures).join([*said, "try again with"])
+        causes = [*map(str, failures)] or [outcome.reason]
+        return f"{where}, failed: " + _break(failures).join([*causes, "try again with"])
     why = outcome.reason or (_CROWDED_OUT if outcome.status == "paused" else "")
     on = "; go on with" if outcome.status == "paused" else ""
     return f"{name} is {outcome.status} in {where}" + (f": {why}" if why else "") + on
@@ -167,8 +167,8 @@ def _failure(failure: AgentFailure) -> Failure:
 
 def _is_ours(error_type: str) -> bool:
     """Return whether an error is one that Haytham raises on purpose, by the name of its class."""
-    found = getattr(errors, error_type, None)
-    return isinstance(found, type) and issubclass(found, errors.HaythamError)
+    kind = getattr(errors, error_type, None)
+    return isinstance(kind, type) and issubclass(kind, errors.HaythamError)
 
 
 def _errors(failures: Iterable[Failure]) -> list[str]:
@@ -377,8 +377,8 @@ def _meant(context: AppContext, which: str | None, session_name: str | None, *, 
     except SnapshotNotFound:
         if session_name is not None:
             raise
-        ways = "haytham list and haytham checkpoints --all tell what there is"
-        raise UsageError(f"no session and no snapshot matches {which!r}; {ways}") from None
+        hint = "haytham list and haytham checkpoints --all tell what there is"
+        raise UsageError(f"no session and no snapshot matches {which!r}; {hint}") from None
     if with_input:
         session.at(snapshot).require_runnable_phase()
     result = session.restore(snapshot)

@@ -88,26 +88,28 @@ def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> N
     """List the snapshots of a session; if some cannot be read, exit with code 6."""
     history = session.history
     if context.options.as_json:
-        found, pins = history.list(), history.pins()
+        snapshots, pins = history.list(), history.pins()
         rows = [_listed_row(history, one, pins) for one in history.list(**asked)]
         context.output("snapshots", {"snapshots": rows}, "")
     else:
         family = SnapshotTreeView(history.tree(), session.session_id)
-        found = family.own
+        snapshots = family.own
         context.output("snapshots", {}, _table(context, session, family, asked))
-    if len(found) < len(history.ids()):
+    if len(snapshots) < len(history.ids()):
         raise click.exceptions.Exit(INVALID)
 
 
 def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> None:
     workspace = context.workspace
-    found = workspace.history().list(user, **asked)
-    pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in found}
+    snapshots = workspace.history().list(user, **asked)
+    pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in snapshots}
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
     draws = not context.options.as_json
-    rows = [] if draws else [_listed_row(pasts[one.project, one.session], one, pins) for one in found]
+    rows = [] if draws else [_listed_row(pasts[one.project, one.session], one, pins) for one in snapshots]
     table = (
-        render_table([TreeRow(0, one) for one in found], pins, with_session=True) if found else _nothing(asked, user)
+        render_table([TreeRow(0, one) for one in snapshots], pins, with_session=True)
+        if snapshots
+        else _nothing(asked, user)
     )
     context.output("snapshots", {"snapshots": rows}, table)
 
@@ -188,12 +190,12 @@ def snapshot(context: AppContext, /, session_name: str | None, label: str | None
     is_new = taken.id not in [one.id for one in before]
     row = snapshot_to_json(taken, pinned=taken.id in history.pins())
     sizes = f"{format_size(taken.raw)} of documents, {format_size(taken.added)} added to the history"
-    said = (
+    text = (
         f"{snapshot_title(taken)}: {sizes}"
         if is_new
         else f"nothing has changed since {snapshot_title(taken)}: none was taken"
     )
-    context.output("snapshot", {"snapshot": row, "taken": is_new}, said)
+    context.output("snapshot", {"snapshot": row, "taken": is_new}, text)
     if history.policy.storage_type == "memory":
         context.info(_IN_MEMORY)
 
@@ -293,16 +295,16 @@ def _asked(context: AppContext, points: list[Snapshot]) -> Snapshot | None:
     return chosen
 
 
-def _by_number(points: list[Snapshot], said: str) -> Snapshot | None:
+def _by_number(points: list[Snapshot], typed: str) -> Snapshot | None:
     """Return the recovery point with a number or an id; None if nothing was typed."""
-    if not said.strip():
+    if not typed.strip():
         return None
-    found = [one for one in points if said.strip() in (str(one.number), one.id)]
-    if len(found) > 1:
-        raise click.BadParameter(f"{said!r} is the number of {len(found)} of them; name one by its id")
-    if not found:
-        raise click.BadParameter(f"{said!r} is none of them")
-    return found[0]
+    matching = [one for one in points if typed.strip() in (str(one.number), one.id)]
+    if len(matching) > 1:
+        raise click.BadParameter(f"{typed!r} is the number of {len(matching)} of them; name one by its id")
+    if not matching:
+        raise click.BadParameter(f"{typed!r} is none of them")
+    return matching[0]
 
 
 def _point_lines(points: list[Snapshot]) -> list[str]:
@@ -323,11 +325,11 @@ def _circumstance(point: Snapshot) -> str:
 
 def _clear(context: AppContext, history: SessionHistory, points: list[Snapshot]) -> None:
     """Remove all recovery points but those that a pin or a fork holds."""
-    gone, kept = [], []
+    removed, refused = [], []
     for one in points:
         try:
-            gone.append(history.delete(one))
+            removed.append(history.delete(one))
         except HaythamError as error:
-            kept.append(f"{snapshot_title(one)}, stays: {error}")
-    told = [f"{pluralize(len(gone), 'recovery point')} removed", *map(sanitize, kept)]
-    context.output("recovery_cleared", {"removed": gone, "kept": kept}, "\n".join(told))
+            refused.append(f"{snapshot_title(one)}, stays: {error}")
+    lines = [f"{pluralize(len(removed), 'recovery point')} removed", *map(sanitize, refused)]
+    context.output("recovery_cleared", {"removed": removed, "kept": refused}, "\n".join(lines))
