@@ -14,8 +14,7 @@ from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, NotFou
 from haytham.events import Events
 from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
-from haytham.history.lookup import ref_text, resolve
-from haytham.history.query import SnapshotQuery, parse_since
+from haytham.history.lookup import SnapshotQuery, parse_since, ref_text, resolve
 from haytham.history.sizes import stored_sizes
 from haytham.history.snapshot import Snapshot, capture
 from haytham.history.snapshot_fields import SnapshotFields, parse_fields

@@ -36,7 +36,7 @@ from haytham.cli.output import (
 )
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError
-from haytham.history.query import SnapshotQuery, parse_since
+from haytham.history.lookup import SnapshotQuery, parse_since
 from haytham.history.snapshot_fields import SnapshotFields
 
 if TYPE_CHECKING:
