@@ -96,7 +96,7 @@ def log_size(store: Store, key: str) -> int:
 
 
 def _advance(store: Store, key: str, kind: LogKind[S], known: _Position[S]) -> _Position[S] | None:
-    """Fold the lines after a position; None if the log is another one, or cannot be folded."""
+    """Fold the lines after a position; return None if the log was replaced, or cannot be folded."""
     data = read_from(store, key, known.position - len(known.tail))
     if not data.startswith(known.tail):
         return None

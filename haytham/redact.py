@@ -154,7 +154,7 @@ def _spelled(secret: str) -> Iterator[str]:
 
 
 def _without_named(text: str) -> str:
-    """Hide the values of names that mark secrets."""
+    """Return a text with the values of names that mark secrets hidden."""
     pieces, at = [], 0
     for match in _SET.finditer(text):
         end = _end_of_secret(match) if match.start() >= at and _strength(match[1]) else 0

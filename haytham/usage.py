@@ -36,7 +36,7 @@ class UsageTotal:
 
     @property
     def known_cost(self) -> float | None:
-        """The known cost; None if nothing is known, or all calls were free."""
+        """Return the known cost; None if nothing is known, or all calls were free."""
         return None if not self.calls or (self.unknown and not self.cost) else self.cost
 
     def add(self, amount: Usage) -> UsageTotal:

@@ -111,7 +111,7 @@ class Task:
 
     @cached_property
     def parts(self) -> dict[str, str]:
-        """The digest of each part of the task, by name."""
+        """Return the digest of each part of the task, by name."""
         texts = {"idea": self.idea, "agent file": self.agent_file}
         texts |= {f"phase {given.phase}: {given.agent}": given.text for given in self.inputs}
         comments = {**(self.comments or {}), **(self.other_comments or {})}

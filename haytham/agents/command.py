@@ -119,7 +119,7 @@ class StdoutReader:
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the reply is longer than allowed."""
+        """Return whether the reply is longer than allowed."""
         return self._size > MOST_BYTES
 
     def take(self, piece: bytes) -> None:
@@ -152,12 +152,12 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The last bytes as text."""
+        """Return the last bytes as text."""
         return self._last.decode("utf-8", "replace").strip()
 
     @property
     def last_line(self) -> str:
-        """The last line, printable and short."""
+        """Return the last line, printable and short."""
         line = self.text.rpartition("\n")[2]
         return "".join(character for character in line if character.isprintable())[:_LONGEST_LINE].strip()
 
@@ -184,7 +184,7 @@ class ChildProcess:
 
     @property
     def code(self) -> int | None:
-        """The exit code; negative for the signal that ended it; None while it runs."""
+        """Return the exit code; negative for the signal that ended it, None while it runs."""
         return self._process.returncode
 
     async def communicate(self, prompt: bytes, hear: Callable[[bytes], None], note: Callable[[bytes], None]) -> None:

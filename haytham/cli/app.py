@@ -176,7 +176,7 @@ def _shared_options() -> list[click.Parameter]:
 
 
 def _as_written(text: str | None) -> str | None:
-    r"""Help whose paragraphs after a \b keep their lines: in a raw docstring that is two characters, for click one."""
+    r"""Return help in which each \b is the one character that click looks for, not the two of a raw docstring."""
     return None if text is None else text.replace("\\b\n", "\b\n")
 
 

@@ -86,7 +86,7 @@ class AppContext:
         return not (self.options.no_input or self.options.as_json) and sys.stdin.isatty() and sys.stdout.isatty()
 
     def info(self, text: str = "") -> None:
-        """Tell a person something, unless they asked for quiet or for JSON."""
+        """Print a text for a person, unless they asked for quiet or for JSON."""
         if not self.options.quiet and not self.options.as_json:
             echo(text)
 
@@ -113,7 +113,7 @@ def discard_typed_ahead() -> None:
 
 
 def sanitize(text: str) -> str:
-    """Text that a terminal shows as it is: control characters and direction marks are taken out."""
+    """Return a text without control characters and direction marks, safe to print in a terminal."""
     return _HALF.sub("\ufffd", _CONTROL.sub("", text))
 
 

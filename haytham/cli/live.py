@@ -101,7 +101,7 @@ class EventFormatter:
 
 
 def _readable(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts as they can stand in a line."""
+    """Return the facts of an event as they can be printed in a line."""
     shown = {name: _first_line(value) if isinstance(value, str) else value for name, value in facts.items()}
     left = facts.get("tries_left")
     shown["tries"] = f"; it is asked again, {left} more at most" if left else ""
@@ -185,7 +185,7 @@ class AgentPanel:
         return self._show([rest]) if self.flows and rest else []
 
     def _show(self, lines: list[str]) -> list[str]:
-        """Lines to be shown, as long as there is room for them."""
+        """Return the lines to show, as many as there is room for."""
         lines = [redact_values(line, self.secrets)[0] for line in lines]
         room = _MOST_LINES - len(self.shown)
         self.flows = self.flows and len(lines) <= room
@@ -194,7 +194,7 @@ class AgentPanel:
 
     @property
     def tail(self) -> str:
-        """The last of what it writes: the line as far as it has come, or no more than the end of it."""
+        """Return the end of what the agent writes: its last line so far, cut to the width."""
         rest = redact_values(self.rest, self.secrets)[0]
         if self.flows:
             return rest[-_KEPT:]
@@ -212,7 +212,7 @@ class LivePanel:
         self._phase, self._begun = "", clock.monotonic()
 
     def take(self, event: Event) -> list[str]:
-        """Note what an event says; the lines of text that it brings."""
+        """Update the panel with an event; return the lines of text to print above it."""
         agent = str(event.facts.get("agent", ""))
         if event.name == "phase_started":
             self._phase = f"phase {event.facts['phase']}, {event.facts['name']}"
@@ -225,7 +225,7 @@ class LivePanel:
         return []
 
     def _begin(self, agent: str, model: str) -> None:
-        """Only an agent that works alone is shown whole; of several, each has a line."""
+        """Show the text of an agent that works alone; of several, show one line each."""
         self._seen.pop(agent, None)
         others = [work for name, work in self._working.items() if name != agent]
         for work in others:
@@ -239,7 +239,7 @@ class LivePanel:
         return [f"--- {agent}", *lines] if is_first and lines else lines
 
     def _end(self, agent: str, event: Event) -> list[str]:
-        """Have done with an answer: it is stored, failed, or is to be mended and comes once more."""
+        """Remove an answer from the display: it was stored, it failed, or it is asked for again."""
         work = self._working[agent]
         lines = work.end()
         if event.name == "repair_asked":

@@ -107,12 +107,12 @@ class SnapshotTreeView:
 
     @property
     def own(self) -> list[Snapshot]:
-        """The snapshots of the session itself."""
+        """Return the snapshots of the session itself."""
         return self._lines[self._own]
 
     @property
     def sessions(self) -> list[str]:
-        """The sessions there are snapshots of."""
+        """Return the sessions that have snapshots."""
         return list(self._lines)
 
     def lines(
@@ -180,7 +180,7 @@ def _cells(line: TreeRow, pinned: Collection[str], *, with_session: bool) -> tup
 
 
 def _cell(text: str) -> str:
-    """Text that stays in its cell; spaces at its start are the tree's."""
+    """Return a text that stays in its cell; leading spaces are the indent of the tree."""
     return sanitize(text.replace("\n", " ").replace("\t", " ")).rstrip()
 
 
@@ -253,7 +253,7 @@ def unknown_words(total: UsageTotal, limits: BudgetLimits) -> str:
 
 
 def assumed_words(account: SpendSummary) -> str:
-    """Say that calls of unknown price are counted as reserved; empty where there are none."""
+    """Return that calls of unknown price count as reserved; empty if there are none."""
     assumed = account.counted_as_reserved
     if not assumed.calls:
         return ""
@@ -375,7 +375,7 @@ def diff_summary(comparison: Comparison) -> str:
 
 
 def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
-    """All that differs, ready for JSON."""
+    """Return all differences, ready for JSON."""
     return {
         "changed_fields": {path: _pair(change) for path, change in comparison.changed_fields.items()},
         "added": list(comparison.added),
@@ -393,7 +393,7 @@ def _pair(change: Change) -> dict[str, Any]:
 
 
 def _summary(comparison: Comparison) -> Iterator[str]:
-    """Status, fields, documents, totals: those that moved, a line each."""
+    """Return the status, fields, documents and totals that differ, a line each."""
     if comparison.old_status != comparison.new_status:
         yield _line(f"status: {comparison.old_status} -> {comparison.new_status}")
     for path, change in _short_fields(comparison).items():
@@ -414,7 +414,7 @@ def _short_fields(comparison: Comparison) -> dict[str, Change]:
 
 
 def _line(text: str) -> str:
-    """Text that stays one line."""
+    """Return a text in one line."""
     return sanitize(" ".join(text.split("\n")))
 
 

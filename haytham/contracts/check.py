@@ -60,7 +60,7 @@ class DecisionRule:
 
     @property
     def words(self) -> str:
-        """The rule in plain words."""
+        """Return the rule in plain words."""
         if self.highest:
             added = " + ".join(self.titles[name] for name in self.highest)
             return (
@@ -356,7 +356,7 @@ class Claim:
 
     @property
     def is_assumption(self) -> bool:
-        """Whether it has no source yet."""
+        """Return whether it has no source yet."""
         return self.source is None
 
 

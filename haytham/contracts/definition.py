@@ -78,13 +78,13 @@ class ContractField:
 
     @cached_property
     def title(self) -> str:
-        """The title of the column or the label of the bullet, with the unit if it does not name one."""
+        """Return the title of the column or the label of the bullet, with the unit if it does not name one."""
         name = self.label or self.section
         return f"{name} ({self.unit})" if self.unit and "(" not in name else name
 
     @cached_property
     def column_by_name(self) -> dict[str, ContractField]:
-        """The columns of a table by name."""
+        """Return the columns of a table by name."""
         return {column.name: column for column in self.columns}
 
 
@@ -97,12 +97,12 @@ class ContractSection:
 
     @property
     def body(self) -> ContractField | None:
-        """The field that fills the section, or None."""
+        """Return the field that fills the section, or None."""
         return self.fields[0] if self.fields[0].label is None else None
 
     @property
     def required(self) -> bool:
-        """Whether the section is required."""
+        """Return whether the section is required."""
         return any(field.required for field in self.fields)
 
 
@@ -278,7 +278,7 @@ class Contract:
 
     @cached_property
     def field_by_name(self) -> dict[str, ContractField]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {field.name: field for section in self.sections for field in section.fields}
 
     def validate(self, text: str, *, accepted: str = "") -> list[Problem]:

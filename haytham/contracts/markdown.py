@@ -65,7 +65,7 @@ class ReplySection:
 
     @property
     def number(self) -> int:
-        """The line number of the heading."""
+        """Return the line number of the heading."""
         return self.heading.at + 1
 
     def lines(self) -> Iterator[tuple[int, str, int]]:
@@ -95,7 +95,7 @@ class ReplyDocument:
 
     @cached_property
     def sections(self) -> dict[str, list[ReplySection]]:
-        """The sections of each expected name; more than one if its heading is repeated."""
+        """Return the sections of each expected name; more than one if its heading is repeated."""
         by_name: dict[str, list[ReplySection]] = {}
         for at, heading in enumerate(self.headings):
             if heading.name is not None:

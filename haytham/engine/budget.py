@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check_budget(limits: BudgetLimits, spent: UsageTotal, estimate: Usage) -> str | None:
-    """Why a call must not be made, with the numbers; None where it may.
+    """Return why a call must not be made, with the numbers; None if it may.
 
     A call whose price is unknown is held to the limit of tokens, and to what is left of the money at all. One for which
     nothing is reserved is refused once a limit is reached. A free one is never refused.

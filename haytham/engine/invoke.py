@@ -108,13 +108,13 @@ class CallResult:
     is_free: bool = False
 
     def tokens(self, name: str) -> int | None:
-        """Input or output tokens of all calls; None where no call tells."""
+        """Return input or output tokens of all calls; None if no call reports them."""
         known = [count for call in self.calls if (count := getattr(call, name)) is not None]
         return sum(known) if known else None
 
     @property
     def cost(self) -> float | None:
-        """The cost of all calls, as far as known; None where nothing is."""
+        """Return the cost of all calls, as far as known; None if none is known."""
         return sum_usage(call.amount for call in self.calls).known_cost
 
 
@@ -138,11 +138,11 @@ class AgentInvoker:
 
     @property
     def _spend(self) -> SpendLog:
-        """The spend file of the session, wherever that is now; what is spent in one that is gone is not kept."""
+        """Return the spend log of the session, wherever the session is now; one that was deleted records nothing."""
         return SpendLog(self._session.store if self.follow() else MemoryStore(), self._session.prefix)
 
     def load_budget(self) -> None:
-        """Read what may be spent and what was; call it when a run starts."""
+        """Read the limits and what was spent; call it when a run starts."""
         lost = self._spend.problems()
         if lost:
             raise InvalidDocument(lost)
@@ -153,7 +153,7 @@ class AgentInvoker:
 
     @property
     def spent(self) -> UsageTotal:
-        """What the session has spent, reservations included."""
+        """Return what the session has spent, reservations included."""
         return self._before + sum_usage(self._taken.values())
 
     async def invoke(self, task: Task, spec: AgentSpec) -> CallResult:
@@ -279,7 +279,7 @@ class AgentInvoker:
         return Draft(reply, cut + [str(problem) for problem in problems])
 
     async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
-        """One call: reserved before it is made, settled once it is over. One that is killed stays reserved, in full."""
+        """Make one call: reserve it before, settle it after. A killed call stays reserved, in full."""
         call = self._reserve(target, task, spec)
         self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=target.model)
         begun = clock.monotonic()

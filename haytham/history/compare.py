@@ -60,7 +60,7 @@ class Change:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the values differ."""
+        """Return whether the values differ."""
         return not _same(self.old, self.new)
 
 
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         documents = self.changed_fields or self.added or self.removed or self.texts
         totals = self.old_status != self.new_status or self.tokens.is_changed or self.cost.is_changed
         return not documents and not totals
@@ -152,33 +152,33 @@ class DocumentPath:
 
     @cached_property
     def kind(self) -> str | None:
-        """The kind of document at this path."""
+        """Return the kind of document at this path."""
         return schema_for_path(_SESSION + self.path)
 
     @property
     def in_phase(self) -> bool:
-        """Whether the document belongs to a phase."""
+        """Return whether the document belongs to a phase."""
         return "/" in self.path
 
     @property
     def is_archived(self) -> bool:
-        """Whether the document belongs to an earlier attempt."""
+        """Return whether the document belongs to an earlier attempt."""
         return self.path.partition("/")[2].startswith(paths.ATTEMPTS)
 
     @property
     def is_copy(self) -> bool:
-        """Whether the document is the copy of an output as it was presented."""
+        """Return whether the document is the copy of an output as it was presented."""
         return f"/{paths.PRESENTED}" in self.path and self.kind is not None
 
     @property
     def content(self) -> str | None:
-        """The name of the field that is the document's content, if its kind has one."""
+        """Return the name of the field that is the document's content, if its kind has one."""
         trailing = load_schema(self.kind).trailing_field if self.kind is not None else None
         return None if trailing is None else trailing.name
 
     @cached_property
     def names(self) -> str:
-        """The prefix of the paths of its fields."""
+        """Return the prefix of the paths of its fields."""
         kind = self.kind or ""
         folder, *rest = self.path.split("/")
         word, phase = _PREFIXES.get(kind, kind), folder.split("_")[1:2] if rest else []

@@ -245,7 +245,7 @@ _DECODERS: dict[str, Callable[[Field, str], Any]] = {
 
 
 def escape_prose(kind: DocumentSchema, text: str) -> str:
-    r"""Prose that stands in the middle of a document: a line that could be taken for structure gets a backslash."""
+    r"""Return prose for the middle of a document: a line that could be taken for structure gets a backslash."""
     lines = text.split("\n")
     open_fence = _open_fence(lines)
     return "\n".join(
@@ -263,7 +263,7 @@ def unescape_prose(kind: DocumentSchema, lines: list[str]) -> str:
 
 
 def _must_quote(kind: DocumentSchema, lines: list[str], at: int) -> bool:
-    """Whether a line is always quoted: blank at an edge, a heading of the kind, a rule under one, a link's target.
+    """Return whether a line is always quoted: blank at an edge, a heading or its underline, a link's target.
 
     Backslashes in front change nothing: one more is added, and one is taken away.
     """
@@ -276,7 +276,7 @@ def _must_quote(kind: DocumentSchema, lines: list[str], at: int) -> bool:
 
 
 def _is_heading(kind: DocumentSchema, core: str) -> bool:
-    """Whether some Markdown tool could take, or turn, a line into one of the kind's own headings."""
+    """Return whether some Markdown tool could take, or turn, a line into one of the kind's own headings."""
     if not core.startswith("#"):
         return False
     title = core.lstrip("#").rstrip("#")
@@ -288,7 +288,7 @@ def _is_heading(kind: DocumentSchema, core: str) -> bool:
 
 
 def _is_quoted(line: str) -> bool:
-    """Whether a line is a fence with backslashes in front, which one more keeps apart from a quoted fence."""
+    """Return whether a line is a fence with backslashes in front, which one more keeps apart from a quoted fence."""
     return line.startswith("\\") and _FENCE.match(line[_LEAD.match(line).end() :]) is not None  # type: ignore[union-attr]
 
 
@@ -307,7 +307,7 @@ def _open_fence(lines: list[str]) -> int | None:
 
 
 def fence(kind: DocumentSchema, text: str) -> str:
-    """Text in a fenced code block that no line of it can end."""
+    """Return a text in a fenced code block that no line of the text can end."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     marks = "`" * max(3, longest + 1)
     lines = ["\\" + line if _is_structure(kind, line) else line for line in text.split("\n")]
@@ -325,6 +325,6 @@ def unfence(kind: DocumentSchema, lines: list[str]) -> str:
 
 
 def _is_structure(kind: DocumentSchema, line: str) -> bool:
-    r"""Whether a line is a heading of the kind or a git conflict marker, with any number of backslashes in front."""
+    r"""Return whether a line is a heading of the kind or a git conflict marker, after any number of backslashes."""
     core = line.lstrip("\\")
     return kind.heading.match(core) is not None or core.startswith((OURS, THEIRS)) or core.rstrip() == DIVIDER

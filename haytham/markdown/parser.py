@@ -40,17 +40,17 @@ class ParseResult:
 
     @cached_property
     def derived_digest(self) -> str:
-        """The digest of what the document shows."""
+        """Return the digest of the derived parts."""
         return text_digest(json.dumps(self.derived, sort_keys=True))
 
     @property
     def derived_edited(self) -> bool:
-        """Whether somebody changed what the document shows since it was drawn."""
+        """Return whether a person changed a derived part since it was rendered."""
         return self.rendered_digest is not None and self.rendered_digest != self.derived_digest
 
     @property
     def faults(self) -> tuple[Problem, ...]:
-        """The problems that make the value unfit to be used; those of what is only shown do not."""
+        """Return the problems that make the value unusable; those of derived parts do not."""
         return tuple(problem for problem in self.problems if not problem.derived)
 
 
@@ -163,7 +163,7 @@ class _Reading:
         self._check_end(present)
 
     def _find_sections(self, start: int) -> dict[str, tuple[int, int]]:
-        """Where each section's body starts and ends, up to the one whose content is verbatim."""
+        """Return where each section's body starts and ends, up to the one whose content is verbatim."""
         headings = self._headings(start)
         ends = [*(heading.start() for heading in headings), len(self.text)][1:]
         bodies: dict[str, tuple[int, int]] = {}
@@ -195,7 +195,7 @@ class _Reading:
         return headings
 
     def _check_between(self, start: int, end: int) -> None:
-        """Under the title only blank lines and HTML comments may stand."""
+        """Report what is below the title other than blank lines and HTML comments."""
         for begin, stop in self._outside_comments(start, end):
             stray = self.text[begin:stop].strip()
             if stray:
@@ -225,7 +225,7 @@ class _Reading:
             self.problems += read_bullets(self.kind, section, body, self._keep)
 
     def _read_verbatim(self, section: Section, start: int) -> None:
-        """Content to the end of the file, as it is: one blank line before it and one line end after it are ours."""
+        """Read content up to the end of the file, without one blank line before it and one line end after it."""
         field = section.fields[0]
         self.lines[field.name] = self._line(start) + 2
         if start >= len(self.text):
@@ -253,7 +253,7 @@ class _Reading:
             self._report(message, self._line(len(self.text)), section.name, shown=shown)
 
     def _tail_is_shown(self, bodies: dict[str, tuple[int, int]]) -> bool:
-        """Whether a cut at the end can only have taken what is shown.
+        """Return whether a cut at the end can only have taken what is shown.
 
         Not where a section of value is absent behind the last one present, and not where that one is a list, whose
         end nothing marks.

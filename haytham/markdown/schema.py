@@ -62,7 +62,7 @@ class Field:
 
     @property
     def place(self) -> tuple[str | None, str | None]:
-        """Section and label as a report names them; a fact of the header has its name alone."""
+        """Return section and label as a report names them; the name alone for a field of the header."""
         return (None, self.name) if self.section == HEADER else (self.section, self.label)
 
 
@@ -75,26 +75,26 @@ class Section:
 
     @cached_property
     def body(self) -> Field | None:
-        """The field that fills the section, where one does."""
+        """Return the field that fills the section, or None."""
         return self.fields[0] if self.fields[0].label is None else None
 
     @cached_property
     def required(self) -> bool:
-        """Whether the section must be there."""
+        """Return whether the section is required."""
         return any(field.required for field in self.fields)
 
     @cached_property
     def is_optional(self) -> bool:
-        """Whether the section holds values and need not be there."""
+        """Return whether the section holds values and may be absent."""
         return not self.required and not self.derived
 
     def has_value(self, value: Mapping[str, Any]) -> bool:
-        """Whether a value has a field that is seated here."""
+        """Return whether a value has a field of this section."""
         return any(field.name in value for field in self.fields)
 
     @cached_property
     def derived(self) -> bool:
-        """Whether all of the section is only drawn."""
+        """Return whether all of the section is derived."""
         return all(field.derived for field in self.fields)
 
 
@@ -120,35 +120,35 @@ class DocumentSchema:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """All fields, in the order of the schema."""
+        """Return all fields, in the order of the schema."""
         return self.header + tuple(field for section in self.sections for field in section.fields)
 
     @cached_property
     def field_by_name(self) -> dict[str, Field]:
-        """The fields by name."""
+        """Return the fields by name."""
         return {field.name: field for field in self.fields}
 
     @cached_property
     def trailing_field(self) -> Field | None:
-        """The field whose content runs to the end of the file, where the kind has one."""
+        """Return the field whose content runs to the end of the file, or None."""
         body = self.sections[-1].body
         return body if body is not None and body.form == "verbatim" else None
 
     @cached_property
     def title_parts(self) -> tuple[str, str | None]:
-        """The title's fixed words, and the name of the field shown behind them."""
+        """Return the fixed words of the title, and the name of the field after them."""
         words, brace, rest = self.title.partition("{")
         return words.rstrip(), rest.rstrip("}") if brace else None
 
     @cached_property
     def heading(self) -> re.Pattern[str]:
-        """A line that is one of this kind's own headings."""
+        """Return the pattern of a line that is one of this kind's own headings."""
         names = "|".join(re.escape(section.name) for section in self.sections)
         return re.compile(rf"^## ({names})[ \t]*\r?$", re.MULTILINE)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of its sections."""
+        """Return the names of its sections."""
         return frozenset(section.name for section in self.sections)
 
 

@@ -230,7 +230,7 @@ def _parsed_cells(lines: list[str]) -> list[list[str]] | None:
 
 @lru_cache(maxsize=1)
 def _block_parser() -> BlockParser:
-    """Mistune's block parser with tables; it never sees content."""
+    """Return mistune's block parser with tables; it never sees content."""
     from mistune import create_markdown  # noqa: PLC0415 - only documents with a table need it
 
     return create_markdown(renderer=None, plugins=["table"]).block

@@ -75,7 +75,7 @@ class Notebook:
 
     @property
     def problems(self) -> Sequence[Problem]:
-        """What is wrong with files of notes, by file and line; stores without files have none."""
+        """Return what is wrong with files of notes, by file and line; a store without files has none."""
         return self._notes.problems(self.user) if isinstance(self._notes, NoteFiles) else ()
 
     def _find(self, which: str) -> str:

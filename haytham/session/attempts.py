@@ -108,7 +108,7 @@ def _kept_outputs(view: SessionView, phase: Phase) -> list[str]:
 
 
 def is_request_given(view: SessionView, phase: Phase) -> bool:
-    """Whether some agent was given the request that is there."""
+    """Return whether some agent was given the present request."""
     request = view.request(phase)
     given = (view.task_parts(phase, agent).get("input") for agent in phase.agents if request)
     return not request or text_digest(request) in given

@@ -49,7 +49,7 @@ class ReviewDecision:
 
     @property
     def open(self) -> bool:
-        """Whether the gate waits for a person."""
+        """Return whether the gate waits for a person."""
         return self.decision is None or self.outdated
 
 
@@ -73,29 +73,29 @@ class Summary:
 
     @cached_property
     def statuses(self) -> dict[int, str]:
-        """The status of each phase of the mode; no checkpoint means pending."""
+        """Return the status of each phase of the mode; pending without a checkpoint."""
         known = {number: str(value.status) for number, value in self.checkpoints.items()} | dict(self.changed)
         return {phase.number: known.get(phase.number, "pending") for phase in self.phases}
 
     @property
     def current_phase(self) -> int:
-        """The phase saved last; 0 before any."""
+        """Return the phase saved last; 0 before any."""
         saved = [(value.save_counter, number) for number, value in self.checkpoints.items()]
         return max(saved)[1] if saved else 0
 
     @property
     def completed_phases(self) -> list[int]:
-        """The phases that are completed."""
+        """Return the phases that are completed."""
         return [number for number, status in self.statuses.items() if status == "completed"]
 
     @property
     def approved_phases(self) -> list[int]:
-        """The phases a person approved, on the very text that is there."""
+        """Return the phases that a person approved, on the present texts."""
         return [n for n, review in self.reviews.items() if review.decision == "approved" and not review.outdated]
 
     @property
     def last_updated(self) -> str:
-        """The newest time that a document is the home of: created, closed, saved, written, reviewed."""
+        """Return the newest time in any document: created, closed, saved, written, reviewed."""
         saved = [value.saved_at for value in self.checkpoints.values()]
         own = (self.manifest.created, self.manifest.closed, *saved)
         return clock.newest([*(time for time in own if time is not None), *self.times])
@@ -137,7 +137,7 @@ def sum_known(values: Iterable[float | None]) -> float | None:
 
 
 def row_tokens(row: LedgerRow) -> int | None:
-    """All tokens of an agent: as given, else input and output together."""
+    """Return all tokens of an agent: as given, else input and output together."""
     if row.tokens is not None:
         return int(row.tokens)
     both = sum_known([row.input_tokens, row.output_tokens])

@@ -41,30 +41,30 @@ class StoredDocument(Generic[D_co]):
 
     @property
     def kind(self) -> str:
-        """The name of its kind."""
+        """Return the name of its kind."""
         return self.model.KIND
 
     @cached_property
     def digest(self) -> str:
-        """The digest of its bytes."""
+        """Return the digest of its bytes."""
         return bytes_digest(self.data)
 
     @cached_property
     def value(self) -> D_co:
-        """The typed value; InvalidDocument where the document cannot be read."""
+        """Return the typed value; InvalidDocument if the document cannot be read."""
         if self.faults:
             raise InvalidDocument(self.faults)
         return self.model.from_value(self.parsed.value)
 
     @property
     def faults(self) -> tuple[Problem, ...]:
-        """The problems that make the value unfit to be used."""
+        """Return the problems that make the value unusable."""
         faults = tuple(problem.with_file(self.key) for problem in self.parsed.faults) if self.parsed.problems else ()
         return faults or self.conflicts
 
     @cached_property
     def conflicts(self) -> tuple[Problem, ...]:
-        """The git conflicts in the text of an output that is not as its agent wrote it."""
+        """Return the git conflicts in the text of an output that differs from what its agent wrote."""
         value = self.parsed.value
         if self.kind != "agent_output" or self.parsed.faults or OURS not in value.get("text", ""):
             return ()
@@ -79,12 +79,12 @@ class StoredDocument(Generic[D_co]):
 
     @property
     def unknown_text(self) -> tuple[Problem, ...]:
-        """The problems of text that has no seat: to write the document anew would lose it."""
+        """Return the problems of unknown text, which would be lost if the document were rendered again."""
         return tuple(problem.with_file(self.key) for problem in self.parsed.problems if problem.unknown_text)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All problems, those of what is only shown among them."""
+        """Return all problems, those of derived parts included."""
         return (*(problem.with_file(self.key) for problem in self.parsed.problems), *self.conflicts)
 
     def problem(self, message: str, field: str, *, derived_values: bool = False) -> Problem:

@@ -32,7 +32,7 @@ class ReviewFiles:
         self._noted: set[str] = set()
 
     def open_review(self) -> None:
-        """Present the phase, where it waits and nothing to answer in lies there yet."""
+        """Present the phase if it waits for review and has no feedback to answer yet."""
         view = self._session.read()
         phase = view.phase(self._number)
         try:

@@ -49,7 +49,7 @@ class TaskInputs:
 
     @cached_property
     def agent_files(self) -> dict[str, str]:
-        """The texts of the agents' files, by agent."""
+        """Return the texts of the agents' files, by agent."""
         return agent_texts(self._files)
 
     def contract(self, spec: AgentSpec) -> Any:
@@ -142,7 +142,7 @@ class TaskInputs:
         )
 
     def _before(self, phase: Phase, agent: str) -> dict[str, str]:
-        """In a sequential phase, the texts of the agents before this one."""
+        """Return the texts of the agents before this one in a sequential phase."""
         if phase.run != "sequential":
             return {}
         texts = self._view.texts(phase)
@@ -198,7 +198,7 @@ def _text(feedback: UserFeedback) -> str:
 
 
 def _is_about_changes(feedback: UserFeedback) -> bool:
-    """Whether a review asks for changes, or says something without a decision."""
+    """Return whether a review asks for changes, or says something without a decision."""
     decision = parse_decision(feedback)
     return decision == "changes" or (decision is None and bool(_text(feedback) or feedback.requested_changes))
 

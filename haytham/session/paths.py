@@ -153,7 +153,7 @@ def check_project_name(what: str, name: str) -> str:
 
 
 def session_folders(keys: list[str]) -> list[tuple[str, str]]:
-    """Project and session of every session folder that has a document in it."""
+    """Return project and session of every session folder that has a document in it."""
     parts = (key.split("/") for key in keys)
     return sorted({(part[0], part[2]) for part in parts if len(part) > 3 and part[1] == "sessions"})  # noqa: PLR2004
 

@@ -54,7 +54,7 @@ class OutputState:
 
     @property
     def revised(self) -> bool:
-        """Whether a person changed the text since the agent wrote it."""
+        """Return whether a person changed the text since the agent wrote it."""
         return self.text != self.agent_digest
 
 
@@ -90,12 +90,12 @@ class PhaseState:
 
     @property
     def current_feedback(self) -> ReviewState | None:
-        """The feedback on the present attempt."""
+        """Return the feedback on the present attempt."""
         return self.feedback if self.feedback is not None and self.feedback.attempt == self.attempt else None
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """The agents whose outputs are stale."""
+        """Return the agents whose outputs are stale."""
         has_stale_needs = bool(self.stale_needs)
         return tuple(
             agent
@@ -139,7 +139,7 @@ def _required(facts: PhaseState) -> tuple[str, ...]:
 
 
 def _judge_undone(facts: PhaseState, undone: tuple[str, ...]) -> NextAction:
-    """Agents without a completed output run; where a person has to write first, or all others are done, they wait."""
+    """Return that agents without a completed output run, or wait if a person has to write first."""
     unwritten = tuple(agent for agent in undone if _is_unwritten(facts, agent))
     if unwritten and facts.phase.run == "sequential":
         ahead = undone[: undone.index(unwritten[0])]
@@ -178,7 +178,7 @@ def _what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:
 
 
 def _is_outdated(agent: str, output: OutputState, feedback: ReviewState | None) -> bool:
-    """Whether the task an output would get now is neither the one it answered nor one that was accepted for it."""
+    """Return whether the task an output would get now is neither the one it answered nor an accepted one."""
     if output.task is None or output.current_task == output.task:
         return False
     accepted = (
@@ -188,7 +188,7 @@ def _is_outdated(agent: str, output: OutputState, feedback: ReviewState | None) 
 
 
 def _is_done(facts: PhaseState, agent: str) -> bool:
-    """Whether an agent has an output that is completed, or that a person wrote: in the place of a failure, or at all.
+    """Return whether an agent has an output that is completed, or that a person wrote, also in place of a failed one.
 
     What lies in the phase's folder is of the present attempt: an earlier one was moved away.
     """
@@ -201,7 +201,7 @@ def _is_good(output: OutputState) -> bool:
 
 
 def _is_unwritten(facts: PhaseState, agent: str) -> bool:
-    """Whether an output is the page that a person has yet to write on, laid out for the task as it is now."""
+    """Return whether an output is a page that a person has yet to write on, for the task as it is now."""
     output = facts.outputs.get(agent)
     if output is None or output.status != "pending" or output.task is None:
         return False
@@ -236,12 +236,12 @@ class PhasePlan:
 
     @property
     def status(self) -> str:
-        """The status of the phase: what its checkpoint says, and skipped where it is passed over."""
+        """Return the status of the phase: as its checkpoint says, or skipped."""
         return self.state.status if self.state.skipped is None else "skipped"
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """The agents whose outputs are stale."""
+        """Return the agents whose outputs are stale."""
         return self.state.stale
 
     @property
@@ -255,7 +255,7 @@ class PhasePlan:
 
     @property
     def is_done(self) -> bool:
-        """Whether resume has nothing to do here."""
+        """Return whether resume has nothing to do here."""
         return self.next_action.action in ("approved", "nothing")
 
 
@@ -296,7 +296,7 @@ class SessionPlan:
 
     @property
     def next(self) -> PhasePlan | None:
-        """The first phase that resume has something to do with."""
+        """Return the first phase that resume has something to do with."""
         return next((entry for entry in self.phases if not entry.is_done), None)
 
     def phase(self, number: int) -> PhasePlan:
@@ -387,7 +387,7 @@ class SessionPlan:
         return (*([] if reviewed is None else [reviewed]), *written)
 
     def _refused(self, facts: PhaseState) -> RefusedDecision | None:
-        """Why a decision that nothing has bound yet does not count."""
+        """Return why a decision that is not bound yet does not count."""
         document, feedback = self.view.feedback(facts.phase), facts.current_feedback
         if document is None or feedback is None or document.value.bound_decision == feedback.decision:
             return None

@@ -55,7 +55,7 @@ def infer_manifest(
 
 
 def repair(session: SessionDocuments, facts: InferredManifest | None) -> list[str]:
-    """Mend a session, its manifest from these facts where it is lost; what was done. Refused during a run."""
+    """Repair a session, with these facts if its manifest is lost; return what was done. Refused during a run."""
     with session.store.run_lock(session_lock(session.project_id, session.session_id)):
         done = _rebuild(session, facts) if facts is not None else []
         done += [f"made {folder}" for folder in session.make_folders()]
@@ -88,7 +88,7 @@ def _sweep(session: SessionDocuments) -> None:
 
 
 def _lineage(start_event: dict[str, Any]) -> dict[str, Any]:
-    """Where a fork comes from, as the event of its start says."""
+    """Return where a fork comes from, as the event of its start says."""
     if start_event.get("event") != FORKED:
         return {}
     return {
@@ -143,7 +143,7 @@ def _copies(store: SessionStore, project_id: str) -> dict[str, WorkflowFiles]:
 
 
 def _fits(session: SessionDocuments, copy: WorkflowFiles) -> bool:
-    """Whether a workflow has a phase for every folder of a phase that is there."""
+    """Return whether a workflow has a phase for every phase folder."""
     names = {key.removeprefix(session.prefix).partition("/")[0] for key in session.store.keys(session.prefix)}
     owned = {phase_folder(phase) for phase in copy.workflow.phases}
     return all(name in owned for name in names if name.startswith("phase_"))

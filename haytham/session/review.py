@@ -88,7 +88,7 @@ class ReviewGate:
         self._session = session
 
     def open_review(self, number: int, reason: str | None = None) -> None:
-        """Present a phase to a person, nothing decided yet; archive a review of another text first.
+        """Present a phase to a person, with no decision yet; archive a review of another text first.
 
         With a reason, the event says that the gate was opened, and why.
         """
@@ -206,7 +206,7 @@ class ReviewGate:
         return True
 
     def complete_pending_move(self) -> None:
-        """Finish what a crash interrupted: feedback that names an earlier attempt than the present one."""
+        """Finish an interrupted move: feedback that names an earlier attempt than the present one."""
         view = self._session.read()
         if any(is_left_over(view, phase) for phase in view.phases):
             with self._session.transaction() as changes:
@@ -404,7 +404,7 @@ def _waived(refused: RefusedDecision | None) -> str | None:
 
 
 def _is_unbound(view: SessionView, phase: Phase) -> bool:
-    """Whether a person decided in an editor, and nothing has bound that to the texts yet."""
+    """Return whether a person decided in an editor, and the decision is not bound to the texts yet."""
     feedback, review = view.feedback(phase), view.review(phase)
     if feedback is None or review is None or review.decision is None or not view.is_current(phase):
         return False
@@ -416,13 +416,13 @@ def _is_revised(output: StoredDocument[AgentOutput]) -> bool:
 
 
 def _is_acted_on(view: SessionView, phase: Phase) -> bool:
-    """Whether feedback holds a decision that others may have built on, or of another attempt: it stays as it is."""
+    """Return whether feedback holds a decision that later work may rely on, or of another attempt."""
     review = view.review(phase)
     return review is not None and (review.decision in ("approved", "skip", "rejected") or not view.is_current(phase))
 
 
 def _stands(view: SessionView, phase: Phase, decision: Decision) -> bool:
-    """Whether just this was decided already, on the very texts and ground that are there."""
+    """Return whether the same decision was made already, on the same texts and tasks."""
     feedback, review = view.feedback(phase), view.review(phase)
     if feedback is None or review is None or not view.is_current(phase):
         return False

@@ -99,7 +99,7 @@ def merge_patch(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two states are the same to the letter: 1, 1.0 and true are three values."""
+    """Return whether two states are exactly equal: 1, 1.0 and true are three values."""
     return json.dumps(one) == json.dumps(other)
 
 

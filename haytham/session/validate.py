@@ -82,7 +82,7 @@ def _policies(store: SessionStore) -> Iterator[SnapshotPolicy]:
 
 
 def is_history(key: str, folders: list[str]) -> bool:
-    """Whether a key is of a history in one of these folders: there it has a folder `history` for each project."""
+    """Return whether a key belongs to a history in one of these folders, which hold `history` for each project."""
     inner = [key.removeprefix(folder).split("/") for folder in folders if key.startswith(folder)]
     return any(len(parts) > 1 and parts[1] == "history" for parts in inner)
 
@@ -162,7 +162,7 @@ def _stray_problems(store: SessionStore, key: str) -> list[Problem]:
 
 
 def _is_left_alone(parts: list[str]) -> bool:
-    """Whether a file may hold whatever it does: in a folder that is not read, set aside, or a person's request."""
+    """Return whether a file is not checked: in a folder that is not read, set aside, or a person's request."""
     return parts[1] in _UNREAD or bool(_ASIDE & set(parts)) or parts[-1] == paths.REQUEST
 
 

@@ -89,7 +89,7 @@ class SessionView:
 
     @cached_property
     def workflow(self) -> Workflow:
-        """The workflow the session runs on: its own copy, else the shipped one where that is the very same."""
+        """Return the workflow of the session: its own copy, else the shipped one if that is identical."""
         key = self._workflow_prefix + FILE
         try:
             workflow = parse_workflow(self._shelf.store.read(key), file=key)
@@ -101,7 +101,7 @@ class SessionView:
         return workflow
 
     def workflow_files(self) -> WorkflowFiles:
-        """All files of the workflow the session runs on, agents included."""
+        """Return all files of the workflow the session runs on, agents included."""
         keys = self._shelf.store.keys(self._workflow_prefix)
         files = {key.removeprefix(self._workflow_prefix): self._shelf.store.read(key) for key in keys}
         source = WorkflowFiles(self.manifest.value.origin, files) if files else self._shipped_copy()
@@ -122,7 +122,7 @@ class SessionView:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases of the session's mode."""
+        """Return the phases of the session's mode."""
         try:
             return self.workflow.mode_phases(self.manifest.value.execution_mode)
         except InvalidArgument as error:
@@ -268,7 +268,7 @@ class SessionView:
         )
 
     def is_current(self, phase: Phase) -> bool:
-        """Whether the feedback that is there names the present attempt: only then it counts."""
+        """Return whether the feedback names the present attempt: only then it counts."""
         feedback = self.feedback(phase)
         return feedback is not None and feedback.value.attempt == self.attempt(phase)
 
@@ -312,7 +312,7 @@ class SessionView:
         return {agent: document.value.prompt for agent, document in records.items() if document is not None}
 
     def unknown_phase_folders(self) -> list[str]:
-        """Folders that look like a phase's and belong to none of the session's phases."""
+        """Return folders that look like a phase's and belong to no phase of the session."""
         owned, store = {paths.phase_folder(phase) for phase in self.phases}, self._shelf.store
         unknown = [name for name in store.folders(self.prefix) if name.startswith("phase_") and name not in owned]
         return [folder for folder in unknown if store.keys(f"{self.prefix}{folder}/", depth=1)]
@@ -328,7 +328,7 @@ class SessionView:
 
     @property
     def limits(self) -> BudgetLimits:
-        """What the session may spend: as the manifest says, else as the workflow does."""
+        """Return what the session may spend: by its manifest, else by its workflow."""
         usual, own = self.workflow.limits, self.manifest.value
         cost = usual.max_cost if own.max_cost is None else float(own.max_cost)
         tokens = usual.max_tokens if own.max_tokens is None else own.max_tokens
@@ -339,7 +339,7 @@ class SessionView:
         return SpendLog(self._shelf.store, self.prefix).read()
 
     def pause_reason(self) -> str | None:
-        """Why the session is paused: a call was refused, and the limits are still those; None where it is not."""
+        """Return why the session is paused (a call was refused, and the limits are the same), or None."""
         denial = self.budget_denial()
         return None if denial is None else denial.reason
 
@@ -351,12 +351,12 @@ class SessionView:
 
     @cached_property
     def idea(self) -> str:
-        """The idea of the project that the session belongs to; empty for a session without a project."""
+        """Return the idea of the project that the session belongs to; empty for a session without a project."""
         return "" if self._project_value is None else self._project_value.startup_idea
 
     @property
     def preferences(self) -> Mapping[str, Any]:
-        """The preferences that are stored with the project."""
+        """Return the preferences that are stored with the project."""
         return {} if self._project_value is None else self._project_value.user_preferences
 
     @cached_property
@@ -368,7 +368,7 @@ class SessionView:
 
     @cached_property
     def evidence(self) -> str:
-        """What a person knows, as they wrote it; absent counts as empty."""
+        """Return what a person knows, as they wrote it; empty if absent."""
         return self._own_words(self.prefix + paths.EVIDENCE)
 
     def request(self, phase: Phase) -> str:
@@ -386,7 +386,7 @@ class SessionView:
         return text
 
     def has_conflicts(self, phase: Phase) -> bool:
-        """Whether a text of the phase holds a git conflict."""
+        """Return whether a text of the phase holds a git conflict."""
         return any(output.conflicts for output in self.outputs(phase).values())
 
     def state(self) -> StoredDocument[SessionState] | None:
@@ -453,7 +453,7 @@ class SessionView:
         return self._shelf.written(key, lambda: _time(self._head(phase, agent), "executed"))
 
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:
-        """All problems of a phase's checkpoint: what cannot be read, outputs that are lost, derived copies behind."""
+        """Return all problems of a phase's checkpoint: unreadable parts, lost outputs, outdated derived copies."""
         checkpoint = self.checkpoint(phase)
         if checkpoint is None:
             raise NotFound(f"the checkpoint of phase {phase.number}", self.phase_prefix(phase) + paths.CHECKPOINT)

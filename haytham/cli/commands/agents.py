@@ -116,7 +116,7 @@ def _facts(question: PromptPreview) -> Row:
 
 
 def _texts(previews: list[PromptPreview]) -> str:
-    """One prompt as it is; several each under a line with its agent."""
+    """Return one prompt as it is, or several, each below a line with its agent."""
     if len(previews) == 1:
         return sanitize(previews[0].task.prompt).removesuffix("\n")
     return "\n\n".join(f"--- {one.task.agent}\n\n{sanitize(one.task.prompt).rstrip()}" for one in previews)

@@ -141,7 +141,7 @@ def _unsettled(open_calls: Row) -> str:
 
 
 def render_cost_table(rows: Sequence[tuple[str, Row]]) -> list[str]:
-    """Rows of sums under headings, numbers to the right; a column that tells nothing is left out."""
+    """Return rows of sums below headings, numbers aligned right; empty columns are omitted."""
     cells = [(label, *_cells(row)) for label, row in rows]
     shown = [at for at in range(len(_HEADINGS)) if any(row[at] not in ("", "-") for row in cells)]
     widths = {at: max(len(_HEADINGS[at]), *(len(row[at]) for row in cells)) for at in shown}
@@ -163,7 +163,7 @@ def _count(number: int | None) -> str:
 
 
 def _cost(row: Row) -> str:
-    """Dollars, as far as they are known."""
+    """Return dollars, as far as they are known."""
     if row["cost"] is None:
         return "unknown"
     return format_usd(row["cost"]) + (" + unknown" if row["unknown_costs"] else "")

@@ -299,7 +299,7 @@ def _pruned(
 
 
 def _gone_words(removed: list[Snapshot], freed: int | None, *, dry_run: bool, everywhere: bool) -> str:
-    """Each snapshot that went, or would go, and how many."""
+    """Return each snapshot that was or would be deleted, and their number."""
     if not removed:
         return "no snapshot is to go"
     where = [f"{one.project}/{one.session}, " if everywhere else "" for one in removed]

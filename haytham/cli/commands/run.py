@@ -200,7 +200,7 @@ def _waiting_review(session: Session, outcome: RunResult) -> ReviewView | None:
 
 
 def print_hints(context: AppContext, session: Session, outcome: RunResult, models: set[str]) -> None:
-    """Tell these beside the answer, once."""
+    """Print hints beside the answer, each once."""
     if context.options.quiet or context.options.as_json:
         return
     for hint in hints(context, session, outcome, models):
