@@ -1,4 +1,4 @@
-"""The events of a session, as its file has them: the last ones, or each new one as it is stored."""
+"""The events of a session: the last ones, or each new one as it is stored."""
 
 from __future__ import annotations
 

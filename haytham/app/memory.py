@@ -1,4 +1,4 @@
-"""Notes of users: which store they are in, for whoever looks after them and for a session."""
+"""Notes of users: open the store they are in, for a notebook or for a session."""
 
 from __future__ import annotations
 

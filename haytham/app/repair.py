@@ -132,7 +132,7 @@ def validate_workflow(path: Path) -> ValidationReport:
 
 
 def locate(path: Path) -> StoreLocation:
-    """Return the workspace that a path lies in, by the folders around it; a link is where it stands."""
+    """Return the workspace that a path lies in, by the folders around it; links are not followed."""
     absolute = path.absolute()
     whole = absolute.parent.resolve() / absolute.name if absolute.name not in ("", "..") else absolute.resolve()
     base = _base_of(whole)

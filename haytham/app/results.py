@@ -30,7 +30,7 @@ UNREADABLE = "unreadable"
 
 @dataclass(frozen=True)
 class SessionListing:
-    """A session of a workspace: its ids and where it stands; `summary` is None if it cannot be read."""
+    """A session of a workspace: its ids and its state; `summary` is None if it cannot be read."""
 
     project_id: str
     session_id: str
@@ -223,7 +223,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class PhaseStatus:
-    """Where a phase stands: its action in the plan of `resume`, with agents and reason; None if it cannot be read.
+    """The state of a phase: its action in the plan of `resume`, with agents and reason; None if it cannot be read.
 
     `failed` and `lost` are agents whose outputs failed or are gone; `open_needs` phases that an approved phase builds
     on and that are not settled; `refused` why a decision typed into its file does not count.
@@ -261,7 +261,7 @@ class PhaseStatus:
 
 @dataclass(frozen=True)
 class SessionStatus:
-    """Where a session stands. If it cannot be read, `problems` says why, and phases have what can be read of them."""
+    """The state of a session. If it cannot be read, `problems` says why, and phases have what can be read of them."""
 
     project_id: str
     session_id: str
@@ -293,7 +293,7 @@ class CostReport:
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A setting of a session that a restore brought back."""
+    """A setting of a session that a restore changed."""
 
     name: str
     before: object

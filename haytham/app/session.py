@@ -316,7 +316,7 @@ class Session:
     # Looking.
 
     def status(self) -> SessionStatus:
-        """Return where the session stands; a file that cannot be read hides no other."""
+        """Return the state of the session; a file that cannot be read hides no other."""
         return status.session_status(self.documents)
 
     def outputs(self, phase: int | None = None) -> tuple[Output, ...]:

@@ -1,4 +1,4 @@
-"""Where a session stands, as typed values: its phases by the plan of `resume`, what it spent, who runs it."""
+"""The state of a session, as typed values: its phases by the plan of `resume`, what it spent, who runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def session_status(documents: SessionDocuments) -> SessionStatus:
-    """Return where a session stands; a file that cannot be read hides no other."""
+    """Return the state of a session; a file that cannot be read hides no other."""
 
     def compute(view: SessionView) -> SessionStatus:
         plan = SessionPlan(view)

@@ -15,7 +15,7 @@ _OF_A_SESSION = ("session_id", "project_id", "user_id", "workflow_type", "execut
 
 
 class CheckpointManager:
-    """Creates sessions, saves what happens in their phases, and returns where they stand."""
+    """Creates sessions, saves what happens in their phases, and returns their state."""
 
     def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
         self._store = FileStore(base_dir)
@@ -48,7 +48,7 @@ class CheckpointManager:
         execution_mode: str = "single",
         errors: list[str] | None = None,
     ) -> None:
-        """Save how a phase stands, and what its agents did."""
+        """Save the state of a phase, and what its agents did."""
         facts: dict[str, Any] = {
             "status": status,
             "started": started,
@@ -104,7 +104,7 @@ class CheckpointManager:
         retry_count: int = 0,
         agent: str | None = None,
     ) -> None:
-        """Save a person's review of a phase, bound to the outputs that are there now.
+        """Save a person's review of a phase, bound to its present outputs.
 
         `agent` names the one that changes are requested of; without it they are requested of all.
         """
@@ -119,7 +119,7 @@ class CheckpointManager:
         self._records.save_feedback(project_id, session_id, phase_num, facts, agent=agent)
 
     def load_session(self, project_id: str, session_id: str) -> dict[str, Any]:
-        """Return where a session stands: facts of its manifest, and what follows from its checkpoints."""
+        """Return the state of a session: facts of its manifest, and what follows from its checkpoints."""
         summary = self._records.summary(project_id, session_id)
         return {
             **{name: getattr(summary.manifest, name) for name in _OF_A_SESSION},
@@ -138,7 +138,7 @@ class CheckpointManager:
         return {number: dict(outputs) for number, outputs in texts.items()}
 
     def get_approved_phases(self, project_id: str, session_id: str) -> list[int]:
-        """Return the phases that a person approved on the very texts that are there."""
+        """Return the phases that a person approved, on the present texts."""
         return self._records.summary(project_id, session_id).approved_phases
 
     def validate_checkpoint(self, project_id: str, session_id: str, phase_num: int) -> tuple[bool, list[str]]:

@@ -143,7 +143,7 @@ _SHARED = {
 
 
 def _note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """Return a callback that sets an option, wherever it stands."""
+    """Return a callback that sets an option, before a command or after it."""
 
     def note(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
         setattr(ctx.obj.options, name, value or getattr(ctx.obj.options, name))
@@ -158,7 +158,7 @@ def _move(_ctx: click.Context, _option: click.Parameter, folder: Path | None) ->
 
 
 def _shared_options() -> list[click.Parameter]:
-    """Return the options that may stand before a command or after it."""
+    """Return the options that are allowed before a command or after it."""
     folder = click.Option(
         ["-C", "work_in"],
         type=click.Path(path_type=Path, file_okay=False, exists=True),

@@ -32,7 +32,7 @@ _ODD_IN_JSON = re.compile(rf"[{_ODD}\ud800-\udfff]")
 
 @dataclass
 class Options:
-    """The options that may stand before a command or after it."""
+    """The options that are allowed before a command or after it."""
 
     as_json: bool = False
     no_input: bool = False
@@ -61,7 +61,7 @@ PHASE = _PhaseNumber()
 
 
 class AppContext:
-    """The workspace in the working folder, and how to speak with whoever typed the command."""
+    """The workspace in the working folder, and the functions that print and ask."""
 
     base = Path("projects")
 
@@ -118,7 +118,7 @@ def sanitize(text: str) -> str:
 
 
 def in_a_line(text: str) -> str:
-    """Return a harmless text without ends of lines, like a name that stands in a table."""
+    """Return a harmless text in one line, like a name in a table."""
     return sanitize(text.replace("\n", " ").replace("\t", " "))
 
 

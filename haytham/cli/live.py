@@ -82,7 +82,7 @@ def _tell_line(line: str | None) -> None:
 
 
 class EventFormatter:
-    """Puts events into lines; that an agent is asked may stand on a board instead, unless it is another model now."""
+    """Formats events as lines; the start of an agent may be shown on a panel instead, unless its model changed."""
 
     def __init__(self, *, on_board: bool = False) -> None:
         self._on_board = on_board

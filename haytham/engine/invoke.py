@@ -130,7 +130,7 @@ class AgentInvoker:
         self.default_model: str | None = None
 
     def follow(self) -> bool:
-        """Follow a session's folder that was renamed; return whether it is there."""
+        """Follow a session's folder that was renamed; return whether it exists."""
         if not self._session.follow():
             return False
         self._events.relocate(self._session.prefix + EVENTS)
@@ -193,7 +193,7 @@ class AgentInvoker:
             raise UntrustedCode(agent, model)
 
     def _callable(self, agent: str, model: str) -> AgentFunction | None:
-        """Return the callable that the caller passed for an agent, if the model stands for it."""
+        """Return the callable that the caller passed for an agent, if the model names it."""
         return self._options.callables.get(agent) if model.startswith(_PYTHON) else None
 
     def _open(self, agent: str, model: str) -> Agent:
@@ -300,7 +300,7 @@ class AgentInvoker:
         return reply
 
     def _record(self, task: Task, outcome: Reply | Exception) -> None:
-        """Keep an answer that was paid for; where that fails it is told, and the answer is worth no less."""
+        """Record an answer that was paid for; report a failure to record it, and go on with the answer."""
         recorder = self._options.recorder
         try:
             if recorder is not None and isinstance(outcome, Reply):

@@ -66,7 +66,7 @@ def canonical_reader(kind: DocumentSchema) -> Reader:
 
 
 def _lines_reader(kind: DocumentSchema) -> Callable[[str, list[str]], CanonicalDocument]:
-    """Return a function that reads the lines of a document up to the content that stands last."""
+    """Return a function that reads the lines of a document up to its trailing content."""
     read_front = front_matter_reader(kind)
     sections = [
         (["", f"## {section.name}"], section, _section_reader(kind, section))

@@ -1,4 +1,4 @@
-r"""How a value stands in a line of Markdown and comes back: the only place where anything is escaped.
+r"""Encode values in a line of Markdown and decode them: the only place where anything is escaped.
 
 A scalar is one line by construction: plain where no formatter can touch it, else a JSON string in a code span;
 `-` is nothing. Prose keeps its lines; a line that could be taken for structure gets one backslash in front.
@@ -52,11 +52,11 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 class DecodeError(ValueError):
-    """Text in a seat that its field cannot hold; the message says what was found and what is allowed."""
+    """Text that its field cannot hold; the message says what was found and what is allowed."""
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text stands for itself: no reader, formatter or person would change or misread it."""
+    """Return whether a text needs no escaping: no reader, formatter or person would change or misread it."""
     return _short_is_plain(text) if len(text) <= _SHORT else _is_plain(text)
 
 
@@ -112,7 +112,7 @@ def split_key(text: str) -> tuple[str, str]:
 
 
 def encoder(field: Field) -> Encoder:
-    """Return a function that writes a value of a field as it stands in a bullet or a cell."""
+    """Return a function that writes a value of a field for a bullet or a cell."""
     encode = _encode_inline if field.form == "inline" else _ENCODERS[field.type]
     unit = field.unit
     if unit == "$":

@@ -1,4 +1,4 @@
-"""The front matter: which kind and format version a file is, and the facts that have no visible seat."""
+"""The front matter: which kind and format version a file is, and the facts that have no visible location."""
 
 from __future__ import annotations
 

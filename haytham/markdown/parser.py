@@ -1,4 +1,4 @@
-"""Markdown to value. Strict: what no seat claims, is missing, twice or of the wrong type is reported, never guessed.
+"""Markdown to value. Strict: what is unknown, missing, repeated or of the wrong type is reported, never guessed.
 
 Only the kind's own headings are obeyed, each once; content is never looked into. What a person or a formatter may do
 freely still reads: `*` or `-` bullets, re-aligned tables, blank lines, CRLF, a BOM.
@@ -106,7 +106,7 @@ class _Reading:
         return ParseResult(self.value, self.shown, tuple(ordered), self.lines, self.drawn)
 
     def _conflicts(self) -> list[Problem]:
-        """Return the git conflicts outside of the content that stands last; other problems may follow from them."""
+        """Return the git conflicts outside of the trailing content; other problems may follow from them."""
         lines = conflict_lines(self.text)
         if not lines or self.kind.trailing_field is None:
             return conflict_problems(lines)
@@ -182,7 +182,7 @@ class _Reading:
         return bodies
 
     def _is_derived(self, start: int, end: int) -> bool:
-        """Return whether all lines of a part look like those that are drawn for derived fields."""
+        """Return whether all lines of a part look like those rendered for derived fields."""
         return all(is_derived_line(self.kind, line) for line in self.text[start:end].split("\n") if line.strip())
 
     def _headings(self, start: int) -> list[re.Match[str]]:

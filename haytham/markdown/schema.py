@@ -45,7 +45,7 @@ _TYPE_WORDS = {
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a kind: its type, its seat and its look."""
+    """One field of a kind: its type, its location and its format."""
 
     name: str
     section: str
@@ -68,7 +68,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Section:
-    """A `## ` section of a kind and the fields seated in it: bullets, or one field that fills it."""
+    """A `## ` section of a kind and its fields: bullets, or one field that fills it."""
 
     name: str
     fields: tuple[Field, ...]
@@ -108,7 +108,7 @@ class TitleComment:
 
 @dataclass(frozen=True, eq=False)
 class DocumentSchema:
-    """A document kind: name, format version, title, note, fields by seat, and the schema a value satisfies."""
+    """A document kind: name, format version, title, note, fields by location, and the schema a value satisfies."""
 
     name: str
     version: int

@@ -71,7 +71,7 @@ def read_bullets(kind: DocumentSchema, section: Section, body: SectionLines, kee
 
 
 def is_derived_line(kind: DocumentSchema, line: str) -> bool:
-    """Return whether a line looks like one that is drawn for a derived field: its bullet, or a row of its table.
+    """Return whether a line looks like one rendered for a derived field: its bullet, or a row of its table.
 
     Git may repeat such lines, where it joins those of two clones; nobody's words are lost with them.
     """
@@ -95,7 +95,7 @@ def read_field(kind: DocumentSchema, field: Field, body: SectionLines, keep: Kee
 
 
 class LineDecodeError(DecodeError):
-    """Unreadable, with the line, and whether it holds text that has no seat."""
+    """A value that cannot be decoded: its line, and whether it holds unknown text."""
 
     def __init__(self, message: str, line: int, *, unclaimed: bool = False) -> None:
         super().__init__(message)

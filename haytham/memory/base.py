@@ -38,7 +38,7 @@ class NoteStore(Protocol):
         """Return the notes that fit a query, the best first; for an empty query all of them, the newest first."""
 
     def update(self, user: str, note_id: str, *, text: str, tags: tuple[str, ...]) -> Note:
-        """Replace text and tags of a note and return it; NotFound if there is none with this id."""
+        """Replace text and tags of a note and return it; NotFound if no note has this id."""
 
     def delete(self, user: str, note_id: str) -> None:
-        """Delete a note; NotFound if there is none with this id."""
+        """Delete a note; NotFound if no note has this id."""

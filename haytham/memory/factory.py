@@ -74,7 +74,7 @@ def _make(kind: str) -> NoteStore:
 
 
 class _Guarded:
-    """A store of another package: whatever it raises is an error of ours, and what it finds of other users is not."""
+    """A store of another package: its errors become MemoryFailed, and notes of other users are dropped."""
 
     def __init__(self, kind: str, notes: NoteStore) -> None:
         self._kind, self._notes = kind, notes

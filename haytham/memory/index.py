@@ -39,7 +39,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of a query, each once; whatever else is in it has no meaning."""
+    """Return the words of a query, each once; all other characters are ignored."""
     plain = unicodedata.normalize("NFC", query).lower()
     return list(dict.fromkeys(_WORD.findall(plain)))
 
@@ -120,7 +120,7 @@ def _forget(connection: sqlite3.Connection, key: str) -> None:
 
 
 def _match(words: Iterable[str]) -> str:
-    """Return an FTS5 query for any of some words; a longer word stands for all that begin with it."""
+    """Return an FTS5 query for any of some words; a longer word matches all that begin with it."""
     return " OR ".join(f'"{word}"*' if _is_stem(word) else f'"{word}"' for word in words)
 
 

@@ -1,4 +1,4 @@
-"""The notes of one user, for whoever looks after them: add, search, list, show, update, edit and delete."""
+"""The notes of one user: add, search, list, show, update, edit and delete them."""
 
 from __future__ import annotations
 

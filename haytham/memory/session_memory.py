@@ -57,7 +57,7 @@ class SessionMemory:
         self._has_failed = False
 
     def check(self) -> None:
-        """Raise InvalidArgument if the store cannot be opened; whoever runs the session tells what it cannot read."""
+        """Raise InvalidArgument if the store cannot be opened; an unreadable session is reported by its run."""
         with suppress(InvalidDocument):
             self._store()
 

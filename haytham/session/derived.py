@@ -2,9 +2,9 @@
 
 The Agent Ledger of a checkpoint: one row an agent, as a caller gives it and as the agent's own file completes it.
 
-The shown parts of documents: drawn for people from what is computed, never read by the engine.
+The derived parts of documents: rendered for people, never read by the engine.
 
-Which phases are passed over, and why: a person skipped them, or their `when:` is not so. Computed at each read.
+Which phases are skipped, and why: by a person, or because their `when:` is false. Computed at each read.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def derived_manifest(summary: Summary) -> Derived:
 
 
 def _spent_tokens(spent: UsageTotal, rows: list[LedgerRow]) -> int | None:
-    """Return all tokens spent; None where no agent tells any."""
+    """Return all tokens spent; None if no agent reports any."""
     is_told = spent.tokens or any(row_tokens(row) is not None for row in rows)
     return spent.tokens if is_told else None
 

@@ -123,7 +123,7 @@ class DocumentRepository:
         self.store = store
 
     def find(self, model: type[D], key: str) -> StoredDocument[D] | None:
-        """Return a document, readable or not; None where there is none."""
+        """Return a document, readable or not; None if it does not exist."""
         try:
             data = self.store.read(key)
         except FileNotFoundError:
@@ -140,7 +140,7 @@ class DocumentRepository:
         return document
 
     def find_header(self, key: str) -> StoredDocument[OutputHeader] | None:
-        """Return an output without its text, read no further than needed; None where there is none."""
+        """Return an output without its text, read no further than needed; None if it does not exist."""
         limit = _HEAD
         try:
             data = self.store.read(key, limit=limit)

@@ -24,7 +24,7 @@ _TITLE = re.compile(rb"^# [^\n]*\n", re.MULTILINE)
 
 
 class ReviewFiles:
-    """One phase's outputs and feedback, which a person edits. A note stands under a title, where readers skip it."""
+    """One phase's outputs and feedback, which a person edits. A note is put below a title, where readers skip it."""
 
     def __init__(self, session: SessionDocuments, number: int) -> None:
         self._session = session

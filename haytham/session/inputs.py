@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def no_notes(_query: str) -> str:
-    """Return no notes for whatever is asked."""
+    """Return no notes, whatever the task."""
     return ""
 
 

@@ -442,7 +442,7 @@ def _check_folders(view: SessionView) -> None:
 
 
 def summarize(view: SessionView, manifest: SessionManifest | None = None) -> Summary:
-    """Return all that follows from a session's documents, with the manifest that is there or about to be written.
+    """Return all that follows from a session's documents, with its manifest or one about to be written.
 
     InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
     `unreadable`, and what the checkpoints say is told all the same.

@@ -23,7 +23,7 @@ FORKED = "session_forked"
 
 @dataclass(frozen=True)
 class InferredManifest:
-    """What a lost manifest was the home of, as far as other files say; None for what stands nowhere."""
+    """The facts of a lost manifest, as far as other files have them; None for what no file says."""
 
     session_id: str
     source: WorkflowFiles
@@ -159,7 +159,7 @@ def _project_user(store: SessionStore, project_id: str) -> str | None:
 
 
 def _mode_of_folders(session: SessionDocuments, source: WorkflowFiles) -> str | None:
-    """Return the mode whose phases are the folders that are there."""
+    """Return the mode whose phases are the existing folders."""
     for name in source.workflow.modes:
         phases = source.workflow.mode_phases(name)
         held = [

@@ -139,7 +139,7 @@ class ReviewGate:
         return bound
 
     def bind_editor_decisions(self, by: str | None) -> list[BoundDecision]:
-        """Bind decisions that a person typed into feedback files to the texts that are there; return them."""
+        """Bind decisions that a person typed into feedback files to the present texts; return them."""
         view = self._session.read()
         if not any(_is_unbound(view, phase) for phase in view.phases):
             return []
@@ -399,7 +399,7 @@ def _written(view: SessionView, phase: Phase) -> dict[str, StoredDocument[AgentO
 
 
 def _waived(refused: RefusedDecision | None) -> str | None:
-    """Return what an approval was given in spite of, as it is recorded; None if nothing refused it."""
+    """Return the rule that an approval overrides, as it is recorded; None if no rule refused it."""
     return f"{phase_list(refused.needs)} stale" if isinstance(refused, StaleNeeds) else None
 
 
@@ -448,7 +448,7 @@ def _moved_ground(view: SessionView, phase: Phase) -> tuple[ReviewedRow, ...]:
 
 
 def _asked(feedback: UserFeedback, agents: Sequence[str]) -> tuple[str, ...]:
-    """Return who is asked for changes, with those whom feedback names already; none stands for all."""
+    """Return who is asked for changes, with those whom feedback names already; empty means all."""
     before = feedback.agents or ()
     if parse_decision(feedback) == "changes" and not (before and agents):
         return ()

@@ -1,4 +1,4 @@
-"""Replacing the documents of a session by others, all or none, whatever is killed when.
+"""Replace the documents of a session by others, all or none, also if the process is killed.
 
 The new documents are staged whole in `restoring/`, which appears at once; then they replace the present ones; then the
 stage is deleted. Whoever opens the session while the stage exists finishes first. What a person wrote in between is set

@@ -72,7 +72,7 @@ class OutputFacts:
 
 
 class SessionView:
-    """A session's documents, each read once, when it is first asked for; made anew for each call."""
+    """A session's documents, each read once, on first use; each call makes a new view."""
 
     def __init__(self, shelf: DocumentRepository, project_id: str, session_id: str, prefix: str) -> None:
         self.prefix = prefix
@@ -247,7 +247,7 @@ class SessionView:
         return self.output_agents(phase, paths.TASKS)
 
     def lost_outputs(self, phase: Phase) -> tuple[str, ...]:
-        """Return the agents whose outputs were asked for, presented or reviewed and whose files are gone."""
+        """Return the agents whose outputs were asked for, presented or reviewed and whose files are missing."""
         presented = self.output_agents(phase, paths.PRESENTED)
         feedback = self.feedback(phase) if self.is_current(phase) else None
         rows = () if feedback is None else feedback.value.reviewed_content
@@ -474,7 +474,7 @@ class SessionView:
         return [*checkpoint.problems, *self._lost_problems(phase, checkpoint), *behind, *derived_values]
 
     def _lost_problems(self, phase: Phase, checkpoint: StoredDocument[PhaseCheckpoint]) -> list[Problem]:
-        """Report the outputs of a completed phase that are on record while their files are gone."""
+        """Report the outputs of a completed phase that are on record while their files are missing."""
         if checkpoint.value.status != "completed":
             return []
         message = "is missing, and the phase is completed; haytham resume runs its agent again, haytham restore has it"

@@ -100,13 +100,13 @@ def _known(counts: Iterable[int | None]) -> int | None:
 
 
 def _inherited(report: CostReport) -> Row | None:
-    """Return what a fork brought with it; None for a session that is no fork, or brought nothing."""
+    """Return what a fork inherited; None for a session that is no fork, or inherited nothing."""
     total = report.spending.summary.inherited
     return {"session": report.forked_from, **totals(total)} if total.calls else None
 
 
 def _lines(report: CostReport, facts: Row) -> list[str]:
-    """Return a table of phases with their agents, what was brought along, the sum, and what more there is to say."""
+    """Return a table of phases with their agents, what was inherited, the sum, and notes."""
     head = f"session {facts['project']}/{facts['session']}: "
     account, limits = report.spending.summary, report.spending.limits
     if not account.total.calls:

@@ -1,4 +1,4 @@
-"""`fork`, `diff`, `merge` and `discard`: other ways to go on from the same ground, compared and brought together."""
+"""`fork`, `diff`, `merge` and `discard`: continue a session in several ways, compare them and merge them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _has_colours() -> bool:
 def _sides(
     context: AppContext, old: str, new: str | None, session_name: str | None
 ) -> tuple[Session, Session | Snapshot, Session | Snapshot]:
-    """Return what is to be compared: as named, else the session that is meant as it is."""
+    """Return what is compared: as named, else the session as it is."""
     base = _base(context, old, session_name)
     first = _side(context, base, old)
     if new is not None:

@@ -112,7 +112,7 @@ def _show_document(context: AppContext, session: Session, snapshot: Snapshot, pa
 
 
 def _joined(texts: dict[str, str], agent: str | None) -> str:
-    """Return one text as it is; several, or those of a phase, each under a line with its agent."""
+    """Return one text as it is; several, or those of a phase, each below a line with its agent."""
     if agent is not None:
         return sanitize(texts[agent]).removesuffix("\n")
     return "\n\n".join(f"--- {name}\n\n{sanitize(text).rstrip()}" for name, text in texts.items())
@@ -207,7 +207,7 @@ def _phase_row(phase: PhaseStatus) -> Row:
 
 
 def _state(phase: PhaseStatus) -> str:
-    """Return how a phase stands, in words."""
+    """Return the state of a phase, in words."""
     action, why = phase.action, phase.reason
     attempt = f", attempt {phase.attempt}" if phase.attempt > 1 else ""
     if action in ("approved", "rejected"):
@@ -279,7 +279,7 @@ def _print_rest(context: AppContext, state: SessionStatus) -> None:
 
 
 def _readable(phase: PhaseStatus) -> Row:
-    """Return a phase by its own documents alone; one of which only the folder is known is there."""
+    """Return a phase by its own documents alone; its status is `unknown` if it has only a folder."""
     if phase.status == "unknown":
         return {"phase": phase.name.split("_")[1], "name": phase.name, "status": "unknown", "state": "is there"}
     state = phase.status

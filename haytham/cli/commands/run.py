@@ -416,7 +416,7 @@ def retry(
 
 
 def read_idea(given: str | None) -> str | None:
-    """Return the idea: from standard input, a file, or as it stands; None if none was given."""
+    """Return the idea: from standard input, a file, or the text itself; None if none was given."""
     if given is None:
         return None
     if not given.strip():

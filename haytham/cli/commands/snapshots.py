@@ -1,4 +1,4 @@
-"""`checkpoints`, `snapshot` and `restore`: what a session was, listed, kept and brought back.
+"""`checkpoints`, `snapshot` and `restore`: list snapshots, take them and restore them.
 
 `recover`: what was kept before something was done, or when it went wrong, listed and brought back.
 """
@@ -220,7 +220,7 @@ def restore(context: AppContext, /, which: str, session_name: str | None) -> Non
 
 
 def _restore(context: AppContext, session: Session, chosen: Snapshot, *, names: bool = False) -> None:
-    """Restore a snapshot; print what that brought back, and how to undo it."""
+    """Restore a snapshot; print what changed, and how to undo it."""
     result = session.restore(chosen)
     for line in setting_lines(result):
         context.info(line)
