@@ -103,9 +103,9 @@ TABLE = """\
   1    lost-1   fork               1  waiting      2024-11-24T10:00:00Z   6.5 kB    0 B"""
 
 
-def tree(limit=None, wanted=lambda _one: True):
+def tree(limit=None, matches=lambda _one: True):
     words = {"cheap": "fork cheap: half the price", "deep": "fork deep", "lost": "fork lost"}
-    return SnapshotTreeView(build_forest(FAMILY), "one").lines(limit=limit, wanted=wanted, words=words)
+    return SnapshotTreeView(build_forest(FAMILY), "one").lines(limit=limit, matches=matches, words=words)
 
 
 def test_forks_stand_below_what_they_were_forked_from():
@@ -122,7 +122,7 @@ def test_columns_that_would_be_empty_are_left_out():
 
 def test_a_filter_leaves_forks_where_they_belong():
     """A fork is shown by its wanted snapshots even if the one it was forked from is not wanted, else not at all."""
-    kept = tree(wanted=lambda one: one.kind == "fork")
+    kept = tree(matches=lambda one: one.kind == "fork")
     assert [line.words or line.snapshot.id for line in kept] == [
         "fork cheap: half the price",
         "cheap-1",
@@ -137,7 +137,7 @@ def test_a_line_of_thousands_is_drawn():
     """However long the line of snapshots, it is drawn."""
     line = [replace(snapshot(number), parent=f"one-{number - 1}") for number in range(1, 5001)]
     family = SnapshotTreeView(build_forest([line]), "one")
-    assert len(family.lines(limit=None, wanted=lambda _one: True, words={})) == 5000
+    assert len(family.lines(limit=None, matches=lambda _one: True, words={})) == 5000
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,8 @@ def _split(text: str) -> list[str]:
 def _inner_words(word: str) -> list[str]:
     """Split what a shell or an option is given: `cd /x && ./agent.sh`, `--script=agent.py`."""
     inner = _split(word) if len(word.split()) > 1 else []
-    inner += [one.partition("=")[2] for one in (word, *inner) if "=" in one]
-    return [os.path.expandvars(one.strip(";&|()")).replace("~/", f"{_home()}/") for one in inner]
+    inner += [word_part.partition("=")[2] for word_part in (word, *inner) if "=" in word_part]
+    return [os.path.expandvars(word_part.strip(";&|()")).replace("~/", f"{_home()}/") for word_part in inner]
 
 
 def _module_names(name: str) -> list[str]:

@@ -208,7 +208,7 @@ class Workspace:
     def list(self, *, status: str | None = None, user: str | None = None, project: str | None = None) -> Listings:
         """Return all sessions, or those that the filters name; one that cannot be read hides no other."""
         listings = [self._listing(*pair) for pair in self.folders() if project in (None, pair[0])]
-        return [one for one in listings if status in (None, one.status) and user in (None, one.user)]
+        return [listing for listing in listings if status in (None, listing.status) and user in (None, listing.user)]
 
     def _listing(self, project_id: str, session_id: str) -> SessionListing:
         try:

@@ -208,7 +208,9 @@ class LazyGroup(click.Group):
         for title, names in (("Commands", _COMMANDS), ("Snapshots and forks", _OF_THE_PAST)):
             commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                formatter.write_dl([(name, one.get_short_help_str(60)) for name, one in commands if one is not None])
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(60)) for name, command in commands if command is not None]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -126,7 +126,7 @@ def format_usage(facts: Mapping[str, Any]) -> str:
     tokens, cost = sum(count or 0 for count in facts.get("tokens") or ()), facts.get("cost")
     amounts = [pluralize(tokens, "token")] if tokens else []
     amounts += [format_usd(cost)] if cost else []
-    return "".join(f", {one}" for one in amounts)
+    return "".join(f", {amount}" for amount in amounts)
 
 
 _MOST_LINES = 400
@@ -149,7 +149,7 @@ def live_panel(
 
     def take(event: Event) -> None:
         candidates = [*board.take(event), line(event)]
-        lines = [one for one in candidates if one is not None]
+        lines = [text for text in candidates if text is not None]
         if lines:
             console.print(Text(sanitize("\n".join(lines))))
 

@@ -100,10 +100,12 @@ class SnapshotTreeView:
             self._take(parent, node.snapshot)
             todo += [(node.snapshot, child) for child in node.children]
 
-    def _take(self, parent: Snapshot | None, one: Snapshot) -> None:
-        if one.session not in self._lines and one.session != (self._own if parent is None else parent.session):
-            self._forks.setdefault(None if parent is None else parent.id, []).append(one.session)
-        self._lines.setdefault(one.session, []).append(one)
+    def _take(self, parent: Snapshot | None, snapshot: Snapshot) -> None:
+        if snapshot.session not in self._lines and snapshot.session != (
+            self._own if parent is None else parent.session
+        ):
+            self._forks.setdefault(None if parent is None else parent.id, []).append(snapshot.session)
+        self._lines.setdefault(snapshot.session, []).append(snapshot)
 
     @property
     def own(self) -> list[Snapshot]:
@@ -116,7 +118,7 @@ class SnapshotTreeView:
         return list(self._lines)
 
     def lines(
-        self, *, limit: int | None, wanted: Callable[[Snapshot], bool], words: Mapping[str, str], offset: int = 0
+        self, *, limit: int | None, matches: Callable[[Snapshot], bool], words: Mapping[str, str], offset: int = 0
     ) -> list[TreeRow]:
         """Return the rows of wanted snapshots, newest first, with forks below.
 
@@ -124,30 +126,30 @@ class SnapshotTreeView:
         """
         rows: list[TreeRow] = []
         shown = 0
-        for line in self._session_lines(self._own, 0, wanted, words):
+        for line in self._session_lines(self._own, 0, matches, words):
             shown += line.depth == 0
             if limit is not None and shown > offset + limit:
                 return rows
             if not offset or shown > offset:
                 rows.append(line)
         for name in self._forks.get(None, []):
-            rows += self._fork_lines(name, 1, wanted, words)
+            rows += self._fork_lines(name, 1, matches, words)
         return rows
 
     def _session_lines(
-        self, session: str, depth: int, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
+        self, session: str, depth: int, matches: Callable[[Snapshot], bool], words: Mapping[str, str]
     ) -> Iterator[TreeRow]:
-        for one in sorted(self._lines[session], key=lambda one: (one.number, one.id), reverse=True):
-            if wanted(one):
-                yield TreeRow(depth, one)
-            for name in sorted(self._forks.get(one.id, []), reverse=True):
-                yield from self._fork_lines(name, depth + 1, wanted, words)
+        for snapshot in sorted(self._lines[session], key=lambda snapshot: (snapshot.number, snapshot.id), reverse=True):
+            if matches(snapshot):
+                yield TreeRow(depth, snapshot)
+            for name in sorted(self._forks.get(snapshot.id, []), reverse=True):
+                yield from self._fork_lines(name, depth + 1, matches, words)
 
     def _fork_lines(
-        self, session: str, depth: int, wanted: Callable[[Snapshot], bool], words: Mapping[str, str]
+        self, session: str, depth: int, matches: Callable[[Snapshot], bool], words: Mapping[str, str]
     ) -> list[TreeRow]:
         """Return a fork's rows below its name; none if none of its snapshots is wanted."""
-        lines = list(self._session_lines(session, depth, wanted, words))
+        lines = list(self._session_lines(session, depth, matches, words))
         return [TreeRow(depth, None, words.get(session, session)), *lines] if lines else []
 
 
@@ -169,14 +171,23 @@ def _joined(row: Sequence[str], headings: Sequence[str], widths: dict[int, int])
 
 
 def _cells(line: TreeRow, pinned: Collection[str], *, with_session: bool) -> tuple[str, ...]:
-    one = line.snapshot
-    if one is None:
+    snapshot = line.snapshot
+    if snapshot is None:
         return ()
-    whose = (f"{one.project}/{one.session}",) if with_session else ()
-    phase = "-" if one.phase is None else str(one.phase)
-    sizes, mark = (format_size(one.raw), format_size(one.added)), "pinned" if one.id in pinned else ""
-    columns = (f"{_INDENT * line.depth}{one.number}", one.id, one.kind, phase, one.status, one.time, *sizes, mark)
-    return tuple(map(_cell, (*whose, *columns, one.label or "")))
+    session = (f"{snapshot.project}/{snapshot.session}",) if with_session else ()
+    phase = "-" if snapshot.phase is None else str(snapshot.phase)
+    sizes, mark = (format_size(snapshot.raw), format_size(snapshot.added)), "pinned" if snapshot.id in pinned else ""
+    columns = (
+        f"{_INDENT * line.depth}{snapshot.number}",
+        snapshot.id,
+        snapshot.kind,
+        phase,
+        snapshot.status,
+        snapshot.time,
+        *sizes,
+        mark,
+    )
+    return tuple(map(_cell, (*session, *columns, snapshot.label or "")))
 
 
 def _cell(text: str) -> str:

@@ -82,7 +82,9 @@ class Notebook:
         """Return the only id that has a part, also of a file that cannot be read."""
         files = self._notes if isinstance(self._notes, NoteFiles) else None
         ids = [note.id for note in self.list()] if files is None else files.ids(self.user)
-        matching = [note_id for note_id in ids if note_id == which] or [one for one in ids if which and which in one]
+        matching = [note_id for note_id in ids if note_id == which] or [
+            other for other in ids if which and which in other
+        ]
         if len(matching) != 1:
             raise NoteNotFound(which, matching)
         return matching[0]

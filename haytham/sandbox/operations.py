@@ -171,7 +171,7 @@ def _count_lines(text: str) -> int:
 def _join(environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
     if attribute is not None:
         value = map(jinja.make_attrgetter(environment, attribute), value)
-    texts = [meter().text(one) for one in meter().counted(value)]
+    texts = [meter().text(part) for part in meter().counted(value)]
     meter().write(len(d) * len(texts))
     return str(d).join(texts)
 

@@ -489,7 +489,7 @@ def _status(plan: SessionPlan, facts: Summary) -> str:
         return "completed"
     if plan.view.pause_reason() is not None:
         return "paused"
-    last = next((one for one in plan.phases if one.state.phase.number == facts.current_phase), None)
+    last = next((other for other in plan.phases if other.state.phase.number == facts.current_phase), None)
     if (
         last is not None
         and last.state.status == "failed"

@@ -98,9 +98,9 @@ def merge_patch(state: Mapping[str, Any], changes: Mapping[str, Any]) -> State:
     return after
 
 
-def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_same(state: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two states are exactly equal: 1, 1.0 and true are three values."""
-    return json.dumps(one) == json.dumps(other)
+    return json.dumps(state) == json.dumps(other)
 
 
 def _check_names(changes: Any) -> None:

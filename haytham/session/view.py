@@ -347,7 +347,7 @@ class SessionView:
         """Return the first call that the budget refused in the last run, if the limits are still the same."""
         limits = self.limits.max_cost, self.limits.max_tokens
         refused = self.spending().refused
-        return next((one for one in refused if (one.max_cost, one.max_tokens) == limits), None)
+        return next((denial for denial in refused if (denial.max_cost, denial.max_tokens) == limits), None)
 
     @cached_property
     def idea(self) -> str:

@@ -102,10 +102,10 @@ def prompt(context: AppContext, /, phase: int, agent: str | None, session_name: 
     session = context.workspace.session(session_name)
     previews = session.preview_prompts(phase, agent)
     ids = {"project": session.project_id, "session": session.session_id, "phase": phase}
-    context.output("prompt", {**ids, "prompts": [_facts(one) for one in previews]}, _texts(previews))
+    context.output("prompt", {**ids, "prompts": [_facts(preview) for preview in previews]}, _texts(previews))
     if not context.options.as_json and not context.options.quiet:
-        for one in previews:
-            echo("\n".join(_about(one)), err=True)
+        for preview in previews:
+            echo("\n".join(_about(preview)), err=True)
 
 
 def _facts(question: PromptPreview) -> Row:
@@ -119,7 +119,7 @@ def _texts(previews: list[PromptPreview]) -> str:
     """Return one prompt as it is, or several, each below a line with its agent."""
     if len(previews) == 1:
         return sanitize(previews[0].task.prompt).removesuffix("\n")
-    return "\n\n".join(f"--- {one.task.agent}\n\n{sanitize(one.task.prompt).rstrip()}" for one in previews)
+    return "\n\n".join(f"--- {preview.task.agent}\n\n{sanitize(preview.task.prompt).rstrip()}" for preview in previews)
 
 
 def _about(question: PromptPreview) -> list[str]:

@@ -56,11 +56,19 @@ def _facts(report: CostReport) -> Row:
     calls, names = report.spending.summary.calls, report.phases
     pairs = sorted({(call.phase, call.agent) for call in calls})
     agents = [
-        {"phase": number, "agent": agent, **_spent([one for one in calls if (one.phase, one.agent) == (number, agent)])}
+        {
+            "phase": number,
+            "agent": agent,
+            **_spent([record for record in calls if (record.phase, record.agent) == (number, agent)]),
+        }
         for number, agent in pairs
     ]
     phases = [
-        {"phase": number, "name": names.get(number, ""), **_spent([one for one in calls if one.phase == number])}
+        {
+            "phase": number,
+            "name": names.get(number, ""),
+            **_spent([record for record in calls if record.phase == number]),
+        }
         for number in sorted({call.phase for call in calls})
     ]
     ids = {"project": report.project_id, "session": report.session_id}
@@ -191,10 +199,14 @@ def _gone(sessions: list[Row], known: set[tuple[str, str]]) -> list[Row]:
     """Return what forks inherited from sessions that no longer exist, each of those once."""
     most: dict[tuple[str, str], Row] = {}
     for row in sessions:
-        brought = row["inherited"]
-        whose = (row["project"], str((brought or {}).get("session")))
-        if brought is not None and whose not in known and brought["tokens"] >= most.get(whose, {"tokens": 0})["tokens"]:
-            most[whose] = {"project": row["project"], **brought}
+        inherited = row["inherited"]
+        session = (row["project"], str((inherited or {}).get("session")))
+        if (
+            inherited is not None
+            and session not in known
+            and inherited["tokens"] >= most.get(session, {"tokens": 0})["tokens"]
+        ):
+            most[session] = {"project": row["project"], **inherited}
     return list(most.values())
 
 

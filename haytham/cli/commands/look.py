@@ -34,24 +34,26 @@ def list_(context: AppContext) -> None:
     Example:
       haytham list --json
     """
-    listings = sorted(context.workspace.list(), key=lambda one: (one.last_updated, one.session_id), reverse=True)
-    rows, names = [_row(one) for one in listings], [in_a_line(one.id) for one in listings]
+    listings = sorted(
+        context.workspace.list(), key=lambda listing: (listing.last_updated, listing.session_id), reverse=True
+    )
+    rows, names = [_row(listing) for listing in listings], [in_a_line(listing.id) for listing in listings]
     width = max(map(len, names), default=0)
     about = zip(names, listings, strict=True)
-    lines = [f"{name:<{width}}  {one.status:<11}  {one.last_updated}".rstrip() for name, one in about]
+    lines = [f"{name:<{width}}  {listing.status:<11}  {listing.last_updated}".rstrip() for name, listing in about]
     nothing = f"there is no session in {context.base}/; start one with: haytham run IDEA"
     context.output("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
-    faults = [one.error for one in listings if one.error is not None]
+    faults = [listing.error for listing in listings if listing.error is not None]
     for error in faults if not context.options.as_json else ():
         echo(f"haytham: {error}", err=True)
     if faults:
         raise click.exceptions.Exit(INVALID)
 
 
-def _row(one: SessionListing) -> dict[str, Any]:
-    ids = {"project": one.project_id, "session": one.session_id}
-    problem = None if one.error is None else str(one.error)
-    return {**ids, "status": one.status, "last_updated": one.last_updated, "problem": problem}
+def _row(listing: SessionListing) -> dict[str, Any]:
+    ids = {"project": listing.project_id, "session": listing.session_id}
+    problem = None if listing.error is None else str(listing.error)
+    return {**ids, "status": listing.status, "last_updated": listing.last_updated, "problem": problem}
 
 
 @click.command

@@ -250,7 +250,7 @@ def prune(
     before = _bytes_at_rest(context, project)
     removed = _pruned(context, session, **options)
     freed = None if options["dry_run"] else _freed(before, _bytes_at_rest(context, project))
-    rows = [snapshot_to_json(one, pinned=False) for one in removed]
+    rows = [snapshot_to_json(snapshot, pinned=False) for snapshot in removed]
     facts = {"dry_run": options["dry_run"], "snapshots": rows, "bytes": freed}
     context.output("prune", facts, _gone_words(removed, freed, dry_run=options["dry_run"], everywhere=everywhere))
 
@@ -277,7 +277,7 @@ def _clear_user(  # noqa: PLR0913 - the options of a command
             _confirm_clear(context, user, len(removed))
         histories.clear(user)
     freed = None if dry_run else _freed(before, _bytes_at_rest(context, None))
-    rows = [snapshot_to_json(one, pinned=False) for one in removed]
+    rows = [snapshot_to_json(snapshot, pinned=False) for snapshot in removed]
     text = _gone_words(removed, freed, dry_run=dry_run, everywhere=True)
     context.output("prune", {"dry_run": dry_run, "snapshots": rows, "bytes": freed}, text)
 
@@ -302,8 +302,8 @@ def _gone_words(removed: list[Snapshot], freed: int | None, *, dry_run: bool, ev
     """Return each snapshot that was or would be deleted, and their number."""
     if not removed:
         return "no snapshot is to go"
-    where = [f"{one.project}/{one.session}, " if everywhere else "" for one in removed]
-    about = [f"{snapshot_title(one)}, {one.kind}, {one.time}" for one in removed]
+    where = [f"{snapshot.project}/{snapshot.session}, " if everywhere else "" for snapshot in removed]
+    about = [f"{snapshot_title(snapshot)}, {snapshot.kind}, {snapshot.time}" for snapshot in removed]
     lines = [sanitize(f"{'would remove' if dry_run else 'removed'} {a}{b}") for a, b in zip(where, about, strict=True)]
     many = pluralize(len(removed), "snapshot")
     return "\n".join([*lines, f"{many} would go" if dry_run else f"{many} removed{_given_back(freed)}"])
@@ -313,7 +313,9 @@ def _bytes_at_rest(context: AppContext, project_id: str | None) -> int | None:
     """Return how many bytes the history of a project, or of all, takes on disk; None if it rests elsewhere."""
     folders = list(context.base.glob(f"{project_id or '*'}/history"))
     return (
-        sum(path.lstat().st_size for one in folders for path in one.rglob("*") if path.is_file()) if folders else None
+        sum(path.lstat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+        if folders
+        else None
     )
 
 
@@ -361,4 +363,6 @@ def _verified(context: AppContext, project_id: str, session_id: str) -> tuple[in
     except (HaythamError, OSError) as error:
         return 0, [Problem(str(error), file=f"{context.base}/{project_id}/sessions/{session_id}")]
     is_here = history.is_in_workspace
-    return count, [replace(one, file=f"{context.base}/{one.file}") if is_here else one for one in problems]
+    return count, [
+        replace(problem, file=f"{context.base}/{problem.file}") if is_here else problem for problem in problems
+    ]

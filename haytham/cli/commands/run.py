@@ -83,7 +83,7 @@ class Failure:
 
 def print_result(context: AppContext, session: Session, result: RunResult) -> int:
     """Print in one line how the run ended and how to go on; return the exit code of that."""
-    status, failures = session.status(), [_failure(one) for one in session.failures(result)]
+    status, failures = session.status(), [_failure(failure) for failure in session.failures(result)]
     following = _next(context, session, status, result, failures)
     sentence = _sentence(session, status, result, failures) + (f": {following}" if following else "")
     facts = {
@@ -172,11 +172,11 @@ def _is_ours(error_type: str) -> bool:
 
 
 def _errors(failures: Iterable[Failure]) -> list[str]:
-    return ["\n  ".join([f"{one.agent}: {one.message}", *one.complaints]) for one in failures]
+    return ["\n  ".join([f"{failure.agent}: {failure.message}", *failure.complaints]) for failure in failures]
 
 
 def _tracebacks(failures: Iterable[Failure]) -> dict[str, str]:
-    return {one.agent: one.traceback for one in failures if one.traceback}
+    return {failure.agent: failure.traceback for failure in failures if failure.traceback}
 
 
 def hints(context: AppContext, session: Session, outcome: RunResult, models: set[str]) -> list[str]:

@@ -84,32 +84,39 @@ def checkpoints(
         _list_one(context, context.workspace.session(session_name), asked)
 
 
-def _list_one(context: AppContext, session: Session, asked: dict[str, Any]) -> None:
+def _list_one(context: AppContext, session: Session, filters: dict[str, Any]) -> None:
     """List the snapshots of a session; if some cannot be read, exit with code 6."""
     history = session.history
     if context.options.as_json:
         snapshots, pins = history.list(), history.pins()
-        rows = [_listed_row(history, one, pins) for one in history.list(**asked)]
+        rows = [_listed_row(history, snapshot, pins) for snapshot in history.list(**filters)]
         context.output("snapshots", {"snapshots": rows}, "")
     else:
         family = SnapshotTreeView(history.tree(), session.session_id)
         snapshots = family.own
-        context.output("snapshots", {}, _table(context, session, family, asked))
+        context.output("snapshots", {}, _table(context, session, family, filters))
     if len(snapshots) < len(history.ids()):
         raise click.exceptions.Exit(INVALID)
 
 
-def _list_all(context: AppContext, user: str | None, asked: dict[str, Any]) -> None:
+def _list_all(context: AppContext, user: str | None, filters: dict[str, Any]) -> None:
     workspace = context.workspace
-    snapshots = workspace.history().list(user, **asked)
-    pasts = {(one.project, one.session): workspace.open(one.project, one.session).history for one in snapshots}
+    snapshots = workspace.history().list(user, **filters)
+    pasts = {
+        (snapshot.project, snapshot.session): workspace.open(snapshot.project, snapshot.session).history
+        for snapshot in snapshots
+    }
     pins = {pinned for past in pasts.values() for pinned in past.pins()}
     draws = not context.options.as_json
-    rows = [] if draws else [_listed_row(pasts[one.project, one.session], one, pins) for one in snapshots]
+    rows = (
+        []
+        if draws
+        else [_listed_row(pasts[snapshot.project, snapshot.session], snapshot, pins) for snapshot in snapshots]
+    )
     table = (
-        render_table([TreeRow(0, one) for one in snapshots], pins, with_session=True)
+        render_table([TreeRow(0, snapshot) for snapshot in snapshots], pins, with_session=True)
         if snapshots
-        else _nothing(asked, user)
+        else _nothing(filters, user)
     )
     context.output("snapshots", {"snapshots": rows}, table)
 
@@ -120,23 +127,25 @@ def _listed_row(history: SessionHistory, snapshot: Snapshot, pins: set[str]) -> 
     try:
         return {**row, **asdict(history.fields(snapshot))}
     except (HaythamError, OSError):
-        return {**row, **dict.fromkeys(one.name for one in fields(SnapshotFields))}
+        return {**row, **dict.fromkeys(item.name for item in fields(SnapshotFields))}
 
 
-def _table(context: AppContext, session: Session, family: SnapshotTreeView, asked: dict[str, Any]) -> str:
+def _table(context: AppContext, session: Session, family: SnapshotTreeView, filters: dict[str, Any]) -> str:
     """Return the snapshots of a session and its forks below a line of whose they are, or a sentence if none."""
     sessions = {name: context.workspace.open(session.project_id, name) for name in family.sessions}
-    words = {name: _fork_words(one) for name, one in sessions.items()}
-    query = SnapshotQuery(asked["kind"], asked["status"], since=parse_since(asked["since"]))
-    lines = family.lines(limit=asked["limit"], offset=asked["offset"], wanted=query.matches, words=words)
+    words = {name: _fork_words(member) for name, member in sessions.items()}
+    query = SnapshotQuery(filters["kind"], filters["status"], since=parse_since(filters["since"]))
+    lines = family.lines(limit=filters["limit"], offset=filters["offset"], matches=query.matches, words=words)
     if not lines:
-        return _off(session.history) or _nothing(asked, None)
+        return _off(session.history) or _nothing(filters, None)
     head = f"session {session.project_id}/{session.session_id}{_lineage(session)}"
-    return f"{head}\n\n{render_table(lines, {pinned for one in sessions.values() for pinned in one.history.pins()})}"
+    return (
+        f"{head}\n\n{render_table(lines, {pinned for member in sessions.values() for pinned in member.history.pins()})}"
+    )
 
 
-def _nothing(asked: dict[str, Any], user: str | None) -> str:
-    if user is None and not any(asked.values()):
+def _nothing(filters: dict[str, Any], user: str | None) -> str:
+    if user is None and not any(filters.values()):
         return f"there is no snapshot yet; {_TAKE_ONE}"
     return "no snapshot is like that; haytham checkpoints lists all of a session"
 
@@ -187,7 +196,7 @@ def snapshot(context: AppContext, /, session_name: str | None, label: str | None
     history = context.workspace.session(session_name, among=TO_GO_BACK).history
     before = history.list(limit=1)
     taken = history.take(kind, label)
-    is_new = taken.id not in [one.id for one in before]
+    is_new = taken.id not in [snapshot.id for snapshot in before]
     row = snapshot_to_json(taken, pinned=taken.id in history.pins())
     sizes = f"{format_size(taken.raw)} of documents, {format_size(taken.added)} added to the history"
     text = (
@@ -259,7 +268,7 @@ def recover(context: AppContext, /, session_name: str | None, *, which: str | No
         raise UsageError("say one of --at, --latest and --clear, not several")
     session = context.workspace.session(session_name, among=TO_GO_BACK)
     history = session.history
-    points = [one for one in history.list() if one.kind in _KINDS]
+    points = [snapshot for snapshot in history.list() if snapshot.kind in _KINDS]
     if clear:
         _clear(context, history, points)
         return
@@ -283,7 +292,9 @@ def _said(history: SessionHistory, points: list[Snapshot], which: str | None) ->
 
 def _asked(context: AppContext, points: list[Snapshot]) -> Snapshot | None:
     """List what can be recovered and, in a terminal, ask which one to restore; None where none is chosen."""
-    rows = [{**snapshot_to_json(one, pinned=False), "circumstance": _circumstance(one)} for one in points]
+    rows = [
+        {**snapshot_to_json(snapshot, pinned=False), "circumstance": _circumstance(snapshot)} for snapshot in points
+    ]
     context.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
     if not points:
         return None
@@ -299,7 +310,7 @@ def _by_number(points: list[Snapshot], typed: str) -> Snapshot | None:
     """Return the recovery point with a number or an id; None if nothing was typed."""
     if not typed.strip():
         return None
-    matching = [one for one in points if typed.strip() in (str(one.number), one.id)]
+    matching = [snapshot for snapshot in points if typed.strip() in (str(snapshot.number), snapshot.id)]
     if len(matching) > 1:
         raise click.BadParameter(f"{typed!r} is the number of {len(matching)} of them; name one by its id")
     if not matching:
@@ -308,8 +319,11 @@ def _by_number(points: list[Snapshot], typed: str) -> Snapshot | None:
 
 
 def _point_lines(points: list[Snapshot]) -> list[str]:
-    width = max((len(str(one.number)) for one in points), default=0)
-    return [sanitize(f"{one.number:>{width}}  {one.id}  {one.time}  {_circumstance(one)}") for one in points]
+    width = max((len(str(snapshot.number)) for snapshot in points), default=0)
+    return [
+        sanitize(f"{snapshot.number:>{width}}  {snapshot.id}  {snapshot.time}  {_circumstance(snapshot)}")
+        for snapshot in points
+    ]
 
 
 def _circumstance(point: Snapshot) -> str:
@@ -326,10 +340,10 @@ def _circumstance(point: Snapshot) -> str:
 def _clear(context: AppContext, history: SessionHistory, points: list[Snapshot]) -> None:
     """Remove all recovery points but those that a pin or a fork holds."""
     removed, refused = [], []
-    for one in points:
+    for snapshot in points:
         try:
-            removed.append(history.delete(one))
+            removed.append(history.delete(snapshot))
         except HaythamError as error:
-            refused.append(f"{snapshot_title(one)}, stays: {error}")
+            refused.append(f"{snapshot_title(snapshot)}, stays: {error}")
     lines = [f"{pluralize(len(removed), 'recovery point')} removed", *map(sanitize, refused)]
     context.output("recovery_cleared", {"removed": removed, "kept": refused}, "\n".join(lines))
