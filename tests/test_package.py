@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import haytham
 from haytham import __version__
 
 REPOSITORY = Path(__file__).parent.parent
@@ -130,3 +131,23 @@ def run(*arguments, folder, **environment):
 
 def files_in(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Modules that are slow to import and that few commands need.
+SLOW = {"asyncio", "difflib", "html", "jinja2", "jsonschema", "mistune", "rich", "secrets", "shutil", "socket"}
+SLOW |= {"subprocess", "pydantic_ai"}
+STARTS = {
+    "from haytham import CheckpointManager": SLOW | {"click", "sqlite3", "yaml"},
+    "import haytham.cli; sys.argv = ['haytham', 'status']; haytham.cli.main()": SLOW,
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_start_imports_only_what_it_uses(start, tmp_path):
+    """Neither the manager nor `haytham status` imports slow modules that it does not use."""
+    haytham.Workspace(tmp_path / "projects").start("An idea.", user="ann")
+    report = "import atexit, sys; atexit.register(lambda: print('imported:', *sorted(sys.modules)))"
+    ended = run("-c", f"{report}\n{start}", folder=tmp_path)
+    imported = set(ended.stdout.partition("imported:")[2].split())
+    assert "haytham.storage" in imported
+    assert not imported & STARTS[start]
