@@ -10,13 +10,12 @@ import logging
 from collections import deque
 from collections.abc import Awaitable
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from haytham import clock
 from haytham.errors import InvalidArgument
-from haytham.lazy_dataclass import dataclass
 from haytham.logs import LogKind, log_size, parse_line, read_from, read_log
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from haytham.errors import HaythamError
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
-
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from haytham.errors import AgentError, InvalidArgument
-from haytham.lazy_dataclass import dataclass
 from haytham.text import text_digest
 from haytham.validation import is_plain_json, is_unicode
 

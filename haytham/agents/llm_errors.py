@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import AgentError
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import redact, strip_url_credentials
 
 if TYPE_CHECKING:

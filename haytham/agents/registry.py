@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from haytham.config.agent_spec import INHERIT
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem
-from haytham.lazy_dataclass import dataclass
 from haytham.usage import Usage, estimated_tokens
 
 if TYPE_CHECKING:

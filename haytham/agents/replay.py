@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham.agents.base import Reply
 from haytham.agents.registry import adapter
 from haytham.errors import AgentError, InvalidArgument, InvalidDocument, Problem, WriteConflict, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import redact, redact_values_in
 from haytham.storage import ABSENT, FileStore
 from haytham.text import unified_diff

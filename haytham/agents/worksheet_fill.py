@@ -7,6 +7,7 @@ keeps the contract: a text that a cell does not allow is not put into it.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haytham.contracts import definition
@@ -24,7 +25,6 @@ from haytham.contracts.markdown import (
     unescape_cell,
 )
 from haytham.contracts.values import MARK, UNKNOWN, InvalidCell, is_blank, is_unknown, parse_value, split_assumption
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from haytham.agents.registry import DEFAULT_MODEL, declared_models, runs_code
 from haytham.app.settings import REPLAY
 from haytham.config.agent_spec import INHERIT, read_agent
 from haytham.config.workflow import agent_file
-from haytham.lazy_dataclass import dataclass
 from haytham.resources import resource_path
 from haytham.session import paths
 from haytham.session.inputs import agent_texts, no_notes, phase_comments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from haytham.app.results import (
@@ -26,7 +26,6 @@ from haytham.errors import (
     ReviewChanged,
     WriteConflict,
 )
-from haytham.lazy_dataclass import dataclass
 from haytham.memory.session_memory import NO_MEMORY
 from haytham.session.derived import asked_agents, derived_output
 from haytham.session.editing import ReviewFiles

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.errors import InvalidArgument
 from haytham.events import EVENT_TYPES
 from haytham.history.retention import parse_duration, parse_time
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ from haytham.app.results import RepairReport, RestoreResult, SettingChange
 from haytham.app.workflows import check
 from haytham.config.workflow import FILE, load_workflow
 from haytham.errors import HaythamError, InvalidDocument, Problem, UnknownFact
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.paths import MANIFEST, MEMORY, PROJECT
 from haytham.session.repair import infer_manifest, repair

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from haytham.engine.budget import check_budget
-from haytham.lazy_dataclass import dataclass
 from haytham.session.inputs import TaskInputs
 from haytham.storage.base import bytes_digest
 from haytham.text import text_digest

@@ -8,14 +8,13 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haytham.agents.registry import load_agent
 from haytham.app import trust
 from haytham.errors import AgentError, InvalidArgument, InvalidRequest
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import environment_secrets
 from haytham.text import text_digest
 from haytham.usage import format_usd_exact

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from haytham import clock
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.event_totals import WaitTotals, read_event_totals, seconds_between
 from haytham.session.session import SessionDocuments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,6 @@ from haytham.config.workflow import (
     shipped_workflow,
 )
 from haytham.errors import InvalidDocument, InvalidRequest, WorkflowChanged
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from haytham.config.workflow import Phase

@@ -6,13 +6,12 @@ import json
 import re
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from haytham.app.session import Session

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.cli.context import as_json, echo, sanitize
 from haytham.cli.output import decision_text, one_line, pluralize
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import environment_secrets, redact_values
 from haytham.usage import format_usd
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from haytham.cli.context import sanitize
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import HIDDEN
 from haytham.text import diff_stat, natural_sort_key
 from haytham.usage import format_usd

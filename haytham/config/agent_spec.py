@@ -6,13 +6,12 @@ import inspect
 import json
 import re
 import sys
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument, Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.text import closest, text_digest
 from haytham.yaml_loader import InvalidYaml, load_yaml
 

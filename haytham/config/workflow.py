@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from haytham.config.policy import (
 )
 from haytham.config.workflow_check import Path, check_schema, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.resources import resource_path
 from haytham.text import text_digest
 from haytham.yaml_loader import InvalidYaml, dump_yaml, load_yaml

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ from haytham.contracts.values import (
     split_assumption,
 )
 from haytham.errors import Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.text import closest
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from haytham.contracts.lint import Form, field_form, validate_definition
 from haytham.contracts.markdown import ReplyDocument
 from haytham.contracts.values import MARK, SOURCE_WORDS, UNKNOWN, describe_field
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.resources import resource_path
 from haytham.yaml_loader import InvalidYaml, load_yaml
 

@@ -6,10 +6,9 @@ Code, comments and quotes hold no headings. No text makes this raise, and it tak
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
-
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

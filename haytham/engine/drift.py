@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidDocument
 from haytham.events import EVERY
-from haytham.lazy_dataclass import dataclass
 from haytham.session.state import read_state
 
 if TYPE_CHECKING:

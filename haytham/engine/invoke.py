@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
@@ -29,7 +29,6 @@ from haytham.errors import (
     UntrustedCode,
     describe_error,
 )
-from haytham.lazy_dataclass import dataclass
 from haytham.memory.session_memory import NO_MEMORY
 from haytham.redact import redact
 from haytham.session.paths import EVENTS

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham.errors import ContractViolation, InvalidArgument, InvalidDocument, describe_error
-from haytham.lazy_dataclass import dataclass
 from haytham.redact import redact, redact_values_in
 
 if TYPE_CHECKING:

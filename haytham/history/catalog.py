@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from haytham.config.workflow import FILE, parse_workflow
 from haytham.errors import HaythamError, HistoryDisabled, InvalidArgument, InvalidDocument, Problem
 from haytham.history.blobs import BlobStore
 from haytham.history.snapshot import Snapshot, SnapshotManifest, parse_manifest, parse_snapshot
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import check_value, render_verified
 from haytham.markdown.schema import load_schema

@@ -9,7 +9,7 @@ ends, the order of named rows, and times of saving are not compared.
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from haytham.errors import InvalidArgument
 from haytham.history.lookup import ref_text, resolve_anywhere
 from haytham.history.restore import read_files
 from haytham.history.snapshot import Snapshot, scan_tree, session_status
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
 from haytham.session import SessionDocuments, paths

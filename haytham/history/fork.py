@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
@@ -12,7 +12,6 @@ from haytham.history import restore
 from haytham.history.catalog import BranchHead
 from haytham.history.retention import collect_garbage
 from haytham.history.snapshot import FileEntry, Snapshot, SnapshotManifest, scan
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema

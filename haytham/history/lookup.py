@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from haytham.errors import AmbiguousSnapshot, InvalidArgument, NotFound, short_r
 from haytham.history.catalog import recorded_sessions
 from haytham.history.retention import parse_duration, parse_time
 from haytham.history.snapshot import Snapshot
-from haytham.lazy_dataclass import dataclass
 from haytham.session import SessionDocuments
 
 if TYPE_CHECKING:

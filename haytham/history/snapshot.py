@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.cache import LruCache
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError, InvalidDocument, Problem
-from haytham.lazy_dataclass import dataclass
 from haytham.session.paths import session_lock
 from haytham.session.swap import check_paths, snapshot_versions
 from haytham.storage.base import Batch, bytes_digest, commit

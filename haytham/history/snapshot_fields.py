@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidDocument
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.parser import parse
 from haytham.markdown.schema import load_schema
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.schema import HEADER
 from haytham.markdown.sections import REPEATED
 from haytham.yaml_loader import InvalidYaml, dump_yaml, load_yaml

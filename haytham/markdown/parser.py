@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import Problem, conflict_problems, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown import frontmatter
 from haytham.markdown.canonical import canonical_reader
 from haytham.markdown.codec import DecodeError, decode_text

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham.errors import short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.resources import resource_path
 from haytham.validation import Check, compile_validator, full_validator, non_json_values
 

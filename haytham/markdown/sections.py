@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.codec import NOTHING, DecodeError, decoder, split_key, unescape_prose, unfence
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jinja2.runtime import LoopContext
 from jinja2.utils import Namespace
-
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

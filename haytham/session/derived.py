@@ -10,14 +10,13 @@ Which phases are skipped, and why: by a person, or because their `when:` is fals
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.session.models import LedgerRow
 from haytham.session.paths import check_agent_name, humanize, output_file
 from haytham.usage import UsageTotal

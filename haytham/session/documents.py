@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haytham.cache import LruCache
 from haytham.errors import InvalidDocument, NotFound, Problem, conflict_problems, short_repr
-from haytham.lazy_dataclass import dataclass
 from haytham.markdown.parser import ParseResult, parse
 from haytham.markdown.renderer import check_value, render_verified
 from haytham.markdown.schema import TITLE, load_schema

@@ -5,11 +5,10 @@ Only events that were not there at the last look are read.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from haytham.lazy_dataclass import dataclass
 from haytham.logs import Line, LogKind, parse_line, read_from, read_log
 
 if TYPE_CHECKING:

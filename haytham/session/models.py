@@ -5,10 +5,8 @@ A field that a document may do without is None where it is missing. Sequences ar
 
 from __future__ import annotations
 
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
-
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +21,8 @@ ProjectStatus = Literal["active", "archived"]
 @dataclass(frozen=True)
 class Document:
     """The base of all documents and of the rows of their tables."""
+
+    __slots__ = ("_plain",)
 
     KIND: ClassVar[str] = ""
     ROWS: ClassVar[Mapping[str, type[Document]]] = {}
@@ -82,7 +82,7 @@ def _names(kind: type[Document]) -> dict[str, str]:
     return _NAMES[kind]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionManifest(Document):
     """One run through a workflow: who, which workflow, which mode, and how it ended."""
 
@@ -113,7 +113,7 @@ class SessionManifest(Document):
     purpose: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow(Document):
     """What one agent did in a phase, as its checkpoint records it."""
 
@@ -127,7 +127,7 @@ class LedgerRow(Document):
     duration: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseCheckpoint(Document):
     """A phase's own record."""
 
@@ -147,7 +147,7 @@ class PhaseCheckpoint(Document):
     errors: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputHeader(Document):
     """An agent's output without its text."""
 
@@ -172,14 +172,14 @@ class OutputHeader(Document):
     stack_trace: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOutput(OutputHeader):
     """What one agent wrote in one phase."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewedRow(Document):
     """An output that a decision was made on, with the digests of its text and its task."""
 
@@ -188,7 +188,7 @@ class ReviewedRow(Document):
     task: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserFeedback(Document):
     """A person's review of a phase: the decision, and what it was made on."""
 
@@ -213,7 +213,7 @@ class UserFeedback(Document):
     agents: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPart(Document):
     """A part of a task, by name, with its digest."""
 
@@ -221,7 +221,7 @@ class TaskPart(Document):
     digest: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord(Document):
     """The task that an agent was given, and what it was made of."""
 
@@ -235,7 +235,7 @@ class TaskRecord(Document):
     prompt: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Project(Document):
     """One idea of one user."""
 
@@ -252,7 +252,7 @@ class Project(Document):
     startup_idea: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState(Document):
     """Values that the caller keeps with a session."""
 
@@ -275,7 +275,7 @@ class SessionState(Document):
     saved_at: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoteChange(Document):
     """An earlier text of a note, and when it was replaced."""
 
@@ -283,7 +283,7 @@ class NoteChange(Document):
     before: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNote(Document):
     """What is remembered of a user across sessions: one note. Its id is the name of its file."""
 

@@ -10,11 +10,10 @@ has a gate only if there is feedback.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
-from haytham.lazy_dataclass import dataclass
 from haytham.session.derived import (
     ReviewDecision,
     Summary,

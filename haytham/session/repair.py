@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import HaythamError, InvalidArgument
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.models import Project
 from haytham.session.paths import phase_folder, session_lock

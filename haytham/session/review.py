@@ -5,12 +5,11 @@ Also the pages that a person writes, and their requests for the next task.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.errors import InvalidArgument, StaleNeeds, phase_list
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.attempts import (
     archive,

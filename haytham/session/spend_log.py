@@ -9,13 +9,12 @@ part of it that the settlement does not tell.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.errors import Problem
-from haytham.lazy_dataclass import dataclass
 from haytham.logs import Line, LogKind, parse_line, read_from, read_log
 from haytham.session import paths
 from haytham.session.derived import row_tokens

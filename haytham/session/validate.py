@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from haytham.config.workflow import FILE, parse_workflow
 from haytham.errors import HaythamError, InvalidDocument, Problem
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.derived import derived_feedback, derived_manifest, derived_output
 from haytham.session.documents import DocumentRepository

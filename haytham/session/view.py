@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from haytham.errors import (
     conflict_problems,
     short_repr,
 )
-from haytham.lazy_dataclass import dataclass
 from haytham.session import paths
 from haytham.session.derived import (
     ConflictingDecision,

@@ -9,12 +9,12 @@ import os
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham import clock
-from haytham.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

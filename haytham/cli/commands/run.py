@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,6 @@ from haytham.cli.output import (
     unknown_words,
 )
 from haytham.errors import SnapshotNotFound
-from haytham.lazy_dataclass import dataclass
 from haytham.session.spend_log import SpendSummary
 
 if TYPE_CHECKING:

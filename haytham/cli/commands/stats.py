@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,6 @@ import click
 from haytham.cli.context import INVALID, AppContext, echo, in_a_line, sanitize
 from haytham.cli.options import complete_sessions
 from haytham.cli.output import format_size, pluralize, totals
-from haytham.lazy_dataclass import dataclass
 from haytham.session.spend_log import CallTotals
 from haytham.usage import format_usd
 
