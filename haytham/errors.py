@@ -207,6 +207,26 @@ class NothingToDecide(InvalidRequest):
         super().__init__(sentences[reason])
 
 
+class DecidedPhase(InvalidRequest):
+    """A comment was to go with a decision that was made already."""
+
+    def __init__(self, phase: int) -> None:
+        self.phase = phase
+        super().__init__(f"phase {phase} is decided: a comment goes with a decision; decide anew with -m COMMENT")
+
+
+class NothingToUndo(InvalidRequest):
+    """There is no decision of a person to withdraw, or an agent of phase `built_on_by` has worked on it since."""
+
+    def __init__(self, by: str, phase: int | None = None, built_on_by: int | None = None) -> None:
+        self.by, self.phase, self.built_on_by = by, phase, built_on_by
+        if phase is None:
+            super().__init__(f"{by} has made no decision in this session that could be withdrawn")
+        else:
+            others = f"phase {built_on_by} has run on it since"
+            super().__init__(f"the decision on phase {phase} stands, as {others}; decide on phase {phase} anew instead")
+
+
 class PhaseRunning(RefusedDecision):
     """A phase is being run, so that no decision on it is taken."""
 

@@ -120,6 +120,11 @@ _TYPES = (
         {"phase": _NUMBER, "decision": _TEXT, "by": _MAYBE_TEXT, "agents": _LIST, "added": _NUMBER, "removed": _NUMBER},
         frozenset({"agents", "added", "removed"}),
     ),
+    EventType(
+        "decision_withdrawn",
+        "a person withdrew a decision",
+        {"phase": _NUMBER, "decision": _TEXT, "by": _TEXT},
+    ),
     EventType("memory_added", "a decision became a note of the user", {"phase": _NUMBER, "user": _TEXT, "note": _TEXT}),
     EventType("decision_refused", "a decision in a file does not count, and why", {"phase": _NUMBER, "why": _TEXT}),
     EventType("revised", "a person revised a text, by its digest", {**_AGENT, "text": _TEXT}),

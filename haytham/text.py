@@ -1,4 +1,4 @@
-"""Digests, diffs and git conflicts of texts as people read them; digests of bytes belong to the store."""
+"""Digests, diffs, table rows and git conflicts of texts as people read them; digests of bytes belong to the store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_CELL_END = re.compile(r"(?<!\\)\|")
 OURS, DIVIDER, THEIRS = "<<<<<<< ", "=======", ">>>>>>> "  # what git writes around a conflict, at line starts
 
 
@@ -61,3 +62,12 @@ def conflict_lines(text: str) -> list[int]:
             starts.append(start)
             start, is_divided = 0, False
     return starts
+
+
+def table_cells(line: str) -> tuple[str, ...] | None:
+    """Return the cells of a row of a Markdown table, which begins with a bar; None for any other line."""
+    row = line.strip()
+    if not row.startswith("|"):
+        return None
+    cells = _CELL_END.split(row[1:])
+    return tuple(cell.strip() for cell in (cells if cells[-1].strip() else cells[:-1]))

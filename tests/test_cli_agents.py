@@ -306,8 +306,8 @@ def test_in_a_terminal_the_text_of_one_agent_flows_by(here):
     child = terminal(here, "run", IDEA, "--workflow", "mine")
     child.expect(r"first \[31mline\r\n")
     child.expect(r"the second :tada: \[red\]line\r\n")
-    child.expect("--- one: as it came above")
-    child.expect(r"\[q\]uit")
+    child.expect("=== one: as it came above")
+    child.expect(r"\[a,e,r,m,d,v,o,s,x,q,\?\]")
     assert "The first" not in child.before
     child.sendline("q")
     assert "phase 1, One, waits for review" in drawn(child)

@@ -17,13 +17,21 @@ import sys
 from pathlib import Path
 seen = Path("seen")
 seen.mkdir(exist_ok=True)
-turn = len(list(seen.iterdir()))
-files = [Path(word) for word in sys.argv if word.endswith(".md")]
-(seen / str(turn)).write_text("\\n".join(path.name for path in files) + "\\n" + files[-1].read_text())
+(path,) = [Path(word) for word in sys.argv if word.endswith(".md")]
+turn = len(list(seen.glob(f"*-{path.name}")))
+(seen / f"{len(list(seen.iterdir()))}-{path.name}").write_text(path.read_text())
 for name, old, new in TURNS[min(turn, len(TURNS) - 1)]:
-    (path,) = [path for path in files if path.name == name]
-    path.write_text(path.read_text().replace(old, new))
+    if path.name == name:
+        path.write_text(path.read_text().replace(old, new))
 """
+KEYS = r"\[a,e,r,m,d,v,o,s,x,q,\?\]: $"
+
+
+def opened(here):
+    """The files that the editor was given, in order."""
+    return [path.name.partition("-")[2] for path in sorted((here / "seen").iterdir())]
+
+
 FEEDBACK = "user_feedback.md"
 
 
@@ -52,8 +60,9 @@ def feedback(here):
 
 
 def terminal(here, *words, **changes):
-    """The command in a terminal."""
+    """The command in a terminal without colours."""
     first, *rest = command(*words)
+    changes = {"NO_COLOR": "1", **changes}
     return pexpect.spawn(
         first,
         rest,
@@ -81,7 +90,7 @@ def test_a_decision_in_the_editor_counts(here):
     answer = haytham("review", cwd=here, EDITOR=editor(here, turn))
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == "phase 1: approved (you edited: +1 -1) by ann\n"
-    assert (here / "seen" / "0").read_text(encoding="utf-8").startswith("concept_expansion.md\nuser_feedback.md\n")
+    assert opened(here) == ["concept_expansion.md", FEEDBACK]
     assert "\nby: ann\n" in feedback(here)
 
 
@@ -99,7 +108,8 @@ def test_what_does_not_parse_is_opened_again_with_the_error_in_place(here):
     mended = [(FEEDBACK, "Approved: maybe", "Approved: true")]
     answer = haytham("review", cwd=here, EDITOR=editor(here, broken, mended))
     assert answer.out == "phase 1: approved by ann\n"
-    seen = (here / "seen" / "1").read_text(encoding="utf-8").split("\n")[2:]
+    assert opened(here) == ["concept_expansion.md", FEEDBACK, FEEDBACK]
+    seen = (here / "seen" / f"2-{FEEDBACK}").read_text(encoding="utf-8").split("\n")
     told = next(line for line in seen if "Review Status / Approved: found 'maybe'" in line)
     number = int(told.split("line ")[1].split(":")[0])
     assert seen[number - 1] == "- Approved: maybe"
@@ -121,7 +131,7 @@ def test_a_file_that_was_broken_before_is_opened_with_its_error(here):
     path.write_text(feedback(here).replace("Approved: -", "Approved: so so"), encoding="utf-8")
     turn = [(FEEDBACK, "Approved: so so", "Approved: true")]
     assert haytham("review", cwd=here, EDITOR=editor(here, turn)).out == "phase 1: approved by ann\n"
-    assert "found 'so so'" in (here / "seen" / "0").read_text(encoding="utf-8")
+    assert "found 'so so'" in (here / "seen" / f"1-{FEEDBACK}").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("said", "code"), [("no-such-editor", 2), ("false", 1)])
@@ -140,42 +150,85 @@ def test_feedback_deleted_by_hand_is_there_again_to_answer_in(here):
     assert haytham("review", cwd=here, EDITOR=editor(here, turn)).out == "phase 1: approved by ann\n"
 
 
-def test_the_prompt_shows_and_takes_answers(here):
-    """Each output is shown, then answered: a slip is asked again, changes start an attempt, quit pauses."""
+def test_the_gate_shows_the_page_and_takes_keys(here):
+    """The page is shown, then answered: Enter asks again, a slip shows the keys, quit pauses."""
     child = terminal(here, "resume")
-    child.expect("--- concept_expansion")
-    child.expect(r"\[a\]pprove, request \[c\]hanges, \[e\]dit, \[r\]eject, \[q\]uit")
-    child.sendline("x")
-    child.expect("'x' is none of them")
-    child.sendline("c")
-    child.expect("what is to change")
-    child.sendline("Name one city")
-    child.expect("what changed since the last review")
-    child.expect(r"\r\n\+[^\r]*Name one city")
-    child.expect("phase 1:")
+    child.expect("# Concept Expansion")
+    child.expect("claims: 0 with a source, 6 assumptions")
+    child.expect("file: .*concept_expansion.md")
+    child.expect(r"approving starts phase 2, Market Research: market_intelligence,\s+competitor_analysis \(free\)")
+    child.expect(KEYS)
+    child.sendline("")
+    for typed, told in (("z", "'z' is none of the keys"), ("?", "a  approve the page as it is")):
+        child.expect(KEYS)
+        child.sendline(typed)
+        child.expect(told)
     child.sendline("a")
-    child.expect(r"phase 2:.*\[q\]uit")
+    child.expect(r"phase 1: approved")
+    child.expect(r"phase 2, Market Research")
+    child.expect(KEYS)
     child.sendline("q")
     said, code = ended(child)
     assert (code, "paused; nothing was decided" in said) == (3, True)
 
 
-def test_the_prompt_asks_which_agent_is_to_change(here):
-    """Where several agents wrote, one may be named; a slip is asked again, and Enter means all."""
+def request(here, text):
+    """An editor that writes a request for changes at the top of the file it is given."""
+    (here / "request.py").write_text(
+        f"import sys\nfrom pathlib import Path\npath = Path(sys.argv[-1])\n"
+        f"Path('form').write_text(path.read_text())\npath.write_text({text!r} + path.read_text())\n",
+        encoding="utf-8",
+    )
+    return f"{sys.executable} request.py"
+
+
+def test_changes_are_requested_in_an_editor(here):
+    """The request is above the scissors, the numbered page below; the next attempt shows it with what changed."""
+    line = request(here, "Name one city\n\n12: whose day?\n")
+    child = terminal(here, "resume", EDITOR=line)
+    child.expect(KEYS)
+    child.sendline("r")
+    child.expect("phase 1: changes requested")
+    child.expect("you asked for:")
+    child.expect("- Name one city")
+    child.expect(r"- concept_expansion.md, line 12: whose day\? \(the line: \"## Problem\"\)")
+    child.expect("what changed since the last decision")
+    child.expect(KEYS)
+    child.sendline("q")
+    assert ended(child)[1] == 3
+    form = (here / "form").read_text(encoding="utf-8")
+    assert "\n  12  ## Problem\n" in form.partition(">8")[2]
+
+
+def test_an_empty_request_asks_for_nothing(here):
+    """A request that is saved empty starts no attempt: the gate stays open."""
+    child = terminal(here, "resume", EDITOR=request(here, "\n"))
+    child.expect(KEYS)
+    child.sendline("r")
+    child.expect("the request is empty: no changes were requested")
+    child.expect(KEYS)
+    child.sendline("q")
+    assert ended(child)[1] == 3
+    assert "- Action: pending" in feedback(here)
+
+
+def test_a_request_names_the_agent_that_is_to_change(here):
+    """Where several agents wrote, one may be named; a slip is told, and Enter means all."""
     haytham("approve", cwd=here)
-    child = terminal(here, "resume")
+    child = terminal(here, "resume", EDITOR=request(here, "Name one city\n"))
     for name, words in (("competitor_analysis", "changes requested of competitor_analysis"), ("", "changes requested")):
-        child.expect(r"\[q\]uit")
-        child.sendline("c")
-        child.expect("what is to change")
-        child.sendline("Name one city")
-        child.expect(r"which agent, of market_intelligence, competitor_analysis \(Enter: all\)")
         if name:
+            child.expect(KEYS)
+            child.sendline("r")
+            child.expect(r"which agent, of market_intelligence, competitor_analysis \(Enter: all\)")
             child.sendline("nobody")
             child.expect("'nobody' is none of market_intelligence, competitor_analysis")
+        child.expect(KEYS)
+        child.sendline("r")
+        child.expect(r"which agent, of market_intelligence, competitor_analysis \(Enter: all\)")
         child.sendline(name)
         child.expect(rf"phase 2: {words}\r\n")
-    child.expect(r"\[q\]uit")
+    child.expect(KEYS)
     child.sendline("q")
     assert ended(child)[1] == 3
 
@@ -185,49 +238,126 @@ def test_ctrl_c_and_ctrl_d_pause(here, key):
     """At the prompt Ctrl-C and Ctrl-D pause: exit 3, and nothing is decided."""
     before = feedback(here)
     child = terminal(here, "resume")
-    child.expect(r"\[q\]uit")
+    child.expect(KEYS)
     child.send(key)
     said, code = ended(child)
     assert (code, "paused; nothing was decided" in said) == (3, True)
     assert feedback(here) == before
 
 
-def test_reject_at_the_prompt_ends_the_session(here):
-    """A rejection at the prompt ends the run with exit 4."""
+@pytest.mark.parametrize(
+    ("key", "question", "code"), [("x", "reject the idea", 4), ("s", "skip phase 1", 3)], ids=["reject", "skip"]
+)
+def test_rejecting_and_skipping_ask_once_more(here, key, question, code):
+    """`x` and `s` decide nothing until a second answer; no is the default."""
     child = terminal(here, "resume")
-    child.expect(r"\[q\]uit")
-    child.sendline("reject")
-    assert ended(child)[1] == 4
+    for sure in ("", "y"):
+        child.expect(KEYS)
+        child.sendline(key)
+        child.expect(question)
+        child.sendline(sure)
+    if key == "s":
+        child.expect("phase 1: skipped")
+        child.expect(KEYS)
+        child.sendline("q")
+    assert ended(child)[1] == code
 
 
-def test_edit_at_the_prompt_decides_or_asks_again(here):
-    """The editor at the prompt: nothing decided there asks again, a failing editor is told, a decision goes on."""
-    turns = editor(
-        here,
-        [("concept_expansion.md", "\n## Problem\n", "\n## The problem\n")],
-        [(FEEDBACK, "Approved: -", "Approved: true")],
-    )
+def test_a_comment_is_stored_at_once_and_goes_with_the_decision(here):
+    """`m` writes the comment to the feedback, where it stays if nothing is decided; an approval takes it along."""
+    child = terminal(here, "resume")
+    child.expect(KEYS)
+    child.sendline("m")
+    child.expect("comment")
+    child.sendline("Mind the frost.")
+    child.expect(KEYS)
+    assert "Mind the frost." in feedback(here)
+    child.sendline("v")
+    child.expect("comment: Mind the frost.")
+    child.expect(KEYS)
+    child.sendline("a")
+    child.expect(KEYS)
+    child.sendline("q")
+    assert (ended(child)[1], "Mind the frost." in feedback(here), "Approved: true" in feedback(here)) == (3, True, True)
+
+
+def test_another_phase_can_be_looked_at(here):
+    """`o` lists the phases and goes to the one that is named; a number that is none is told."""
+    haytham("approve", cwd=here)
+    haytham("resume", "--no-input", cwd=here)
+    child = terminal(here, "review")
+    child.expect(KEYS)
+    child.sendline("o")
+    child.expect("3  Niche Selection")
+    child.sendline("9")
+    child.expect("'9' is no phase of this session")
+    child.expect(KEYS)
+    child.sendline("o")
+    child.sendline("1")
+    child.expect("# Concept Expansion")
+    child.expect(r"phase 1 \[")
+    child.sendline("q")
+    assert ended(child)[1] == 0
+
+
+def test_edit_at_the_gate_opens_the_page_and_asks_again(here):
+    """`e` opens the output alone, at its content; what a person edited is shown as words, and approved with it."""
+    turns = editor(here, [("concept_expansion.md", "\n## Problem\n", "\n## The problem\n")])
     child = terminal(here, "resume", EDITOR=turns)
-    for _ in range(2):
-        child.expect(r"\[q\]uit")
-        child.sendline("e")
-    child.expect(r"approved \(you edited: \+1 -1\) by ann")
-    child.expect(r"phase 2:.*\[q\]uit")
+    child.expect(KEYS)
+    child.sendline("e")
+    child.expect(KEYS)
+    child.sendline("d")
+    child.expect(r"what changed since the page was presented")
+    child.expect(r"## \{\+The \+\}\[-P-\]|The problem")
+    child.expect(KEYS)
+    child.sendline("a")
+    child.expect(r"approved \(you edited: \+1 -1\)")
+    child.expect(KEYS)
+    child.sendline("q")
+    assert ended(child)[1] == 3
+    assert opened(here) == ["concept_expansion.md"]
+
+
+def test_hostile_outputs_are_shown_harmless(here):
+    """A page keeps no control character of an agent; HTML, comments and hidden links of it can be seen."""
+    path = session_folder(here) / "phase_1_concept" / "concept_expansion.md"
+    text = path.read_text(encoding="utf-8")
+    hostile = "\x1b]0;owned\x07\n<!-- approve this -->\n<b>bold</b>\n\n[hidden]: https://evil.example 'title'\n"
+    path.write_text(text + hostile, encoding="utf-8")
+    child = terminal(here, "resume")
+    child.expect(KEYS)
+    assert "\x1b]0;" not in child.before
+    for part in ("]0;owned", "<!-- approve this -->", "<b>bold</b>", "https://evil.example"):
+        assert part in child.before
     child.sendline("q")
     assert ended(child)[1] == 3
 
 
-def test_long_and_hostile_outputs_are_shown_short_and_harmless(here):
-    """The prompt shows the first 200 lines, without control characters, and says how to see the rest."""
-    path = session_folder(here) / "phase_1_concept" / "concept_expansion.md"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text + "\x1b]0;owned\x07\n" + "".join(f"row {n}\n" for n in range(300)), encoding="utf-8")
-    child = terminal(here, "resume")
-    child.expect(r"\[q\]uit")
-    assert "\x1b]0;" not in child.before
-    assert "]0;owned" in child.before
-    assert ("row 100\r\n" in child.before, "row 299" in child.before) == (True, False)
-    assert "more lines: haytham show 1 concept_expansion" in child.before
+def test_a_long_page_goes_through_the_pager(here):
+    """A page that is longer than the screen is shown in $PAGER, and the prompt comes below it."""
+    pager = f"{sys.executable} -c \"import sys; print('PAGER', len(sys.stdin.read()) > 1000)\""
+    first, *rest = command("resume")
+    given = {"cwd": str(here), "encoding": "utf-8", "timeout": 20, "dimensions": (24, 80)}
+    child = pexpect.spawn(first, rest, env=environment(here, PAGER=pager), **given)
+    child.expect("PAGER True")
+    child.expect(KEYS)
+    child.sendline("q")
+    assert ended(child)[1] == 3
+
+
+def test_a_page_that_a_person_writes_is_opened_at_the_gate(tmp_path):
+    """A phase that waits for a page opens it in the editor, and the run goes on once it is written."""
+    workflow(tmp_path, ["one", "two"], model="human")
+    turns = editor(tmp_path, [("one.md", "## Output\n", "## Output\n\nMy own page.\n")])
+    child = terminal(tmp_path, "run", IDEA, "--workflow", "mine", EDITOR=turns)
+    child.expect(r"to write: .*one.md")
+    child.expect(r"phase 1 \[e,v,o,s,x,q,\?\]")
+    child.sendline("e")
+    child.expect("phase 1: written")
+    child.expect(KEYS)
+    child.sendline("a")
+    child.expect(r"phase 2 \[e,v,o,s,x,q,\?\]")
     child.sendline("q")
     assert ended(child)[1] == 3
 
@@ -268,15 +398,14 @@ def test_the_prompt_at_the_gate_says_that_an_answer_is_short(here):
     """Below the text, and again after an edit that decided nothing."""
     answer_briefly(here)
     child = terminal(here, "resume", EDITOR=editor(here, []))
-    child.expect(SHORT)
-    child.expect(r"\[q\]uit")
+    child.expect("contract: 1 fault\r\n  concept_expansion: Problem: found 19 characters")
+    child.expect(KEYS)
     child.sendline("e")
-    child.expect("nothing is decided yet")
-    child.expect(SHORT)
-    child.expect(r"\[q\]uit")
+    child.expect("found 19 characters")
+    child.expect(KEYS)
     child.sendline("a")
     child.expect("phase 1: approved")
-    child.expect(r"phase 2:.*\[q\]uit")
+    child.expect(KEYS)
     child.sendline("q")
     assert ended(child)[1] == 3
 
@@ -300,7 +429,7 @@ def until(path):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("typed", ["a\r", "a", "x\ra\ra\r", "c\ra\r", "r\r"])
+@pytest.mark.parametrize("typed", ["a\r", "a", "z\ra\ra\r", "m\ra\r", "x\ry\r"])
 def test_what_was_typed_before_the_prompt_decides_nothing(tmp_path, typed):
     """Keys typed while an agent runs are discarded: nobody approves or rejects a page that they have not seen."""
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
@@ -310,7 +439,7 @@ def test_what_was_typed_before_the_prompt_decides_nothing(tmp_path, typed):
     child.send(typed)
     time.sleep(0.5)  # until the terminal has it
     (tmp_path / "go").touch()
-    child.expect(r"phase 1: \[a\]pprove.*\[q\]uit")
+    child.expect(KEYS)
     child.sendline("q")
     said, code = ended(child)
     assert (code, "paused; nothing was decided" in said) == (3, True)
@@ -322,10 +451,10 @@ def test_what_was_typed_before_the_prompt_decides_nothing(tmp_path, typed):
 def test_lines_pasted_after_a_slip_decide_nothing(here):
     """A slip at the prompt discards what was pasted with it, before the question is asked again."""
     child = terminal(here, "resume")
-    child.expect(r"\[q\]uit")
+    child.expect(KEYS)
     child.send("Name one city.\ra\r")
-    child.expect("is none of them")
-    child.expect(r"phase 1: \[a\]pprove.*\[q\]uit")
+    child.expect("is none of the keys")
+    child.expect(KEYS)
     child.sendline("q")
     assert (ended(child)[1], "- Action: pending" in feedback(here)) == (3, True)
 
@@ -333,14 +462,14 @@ def test_lines_pasted_after_a_slip_decide_nothing(here):
 def test_input_that_is_no_terminal_is_never_taken_for_an_answer(here):
     """Piped input is neither asked for nor read: the run stops at the gate, exit 3."""
     answer = process("resume", cwd=here, stdin="a\na\na\n")
-    assert (answer.code, "waits for review" in answer.out, "[a]pprove" in answer.out) == (3, True, False)
+    assert (answer.code, "waits for review" in answer.out, "[a,e,r" in answer.out) == (3, True, False)
     assert "- Action: pending" in feedback(here)
 
 
 def test_no_input_never_asks(here):
     """`--no-input` at a terminal stops at the gate without a prompt."""
     said, code = ended(terminal(here, "resume", "--no-input"))
-    assert (code, "[q]uit" in said) == (3, False)
+    assert (code, "[a,e,r" in said) == (3, False)
 
 
 def test_ctrl_c_in_a_live_run_is_told_below_the_view(here):
@@ -379,7 +508,7 @@ def test_a_secret_in_a_reply_is_not_shown_and_the_prompt_says_so(tmp_path):
     child.expect(r"The word is \*\*\* here\.")
     child.expect("one: as it came above")
     child.expect("one: the value of a secret of your environment stood in 1 place of its reply")
-    child.expect(r"\[q\]uit")
+    child.expect(KEYS)
     child.sendline("q")
     said, code = ended(child)
     assert (code, "horse-battery" in said) == (3, False)

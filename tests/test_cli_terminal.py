@@ -175,7 +175,7 @@ def test_the_live_view_and_the_prompt_are_harmless(hostile, tmp_path):
     child = pexpect.spawn(
         first, rest, cwd=str(here), env=environment(here), encoding="utf-8", timeout=40, dimensions=(200, 100)
     )
-    child.expect(r"\[q\]uit")
+    child.expect(r"\[a,e,r,m,d,v,o,s,x,q,\?\]")
     said = child.before
     child.sendline("q")
     child.expect(pexpect.EOF)

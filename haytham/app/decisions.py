@@ -10,14 +10,12 @@ from haytham.app.results import (
     DecisionResult,
     EditorDecisions,
     InputResult,
-    ReviewView,
     review_guard,
 )
+from haytham.app.review import contract_faults
 from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.errors import (
-    HaythamError,
     InvalidArgument,
-    InvalidDocument,
     InvalidRequest,
     NoPhaseToRun,
     NotFound,
@@ -28,8 +26,6 @@ from haytham.errors import (
 )
 from haytham.memory.session_memory import NO_MEMORY
 from haytham.session.derived import asked_agents, derived_output
-from haytham.session.editing import ReviewFiles
-from haytham.session.inputs import TaskInputs
 from haytham.session.models import AgentOutput
 from haytham.session.paths import output_file, session_lock
 from haytham.session.plan import SessionPlan
@@ -38,8 +34,7 @@ from haytham.text import text_digest
 from haytham.validation import require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from haytham.app.results import ReviewGuard
     from haytham.config.workflow import Phase
@@ -120,6 +115,24 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     return _result(view, bound, faults)
 
 
+def comment(documents: SessionDocuments, phase: int, text: str) -> None:
+    """Store a comment on a phase that waits for review; it goes with the decision. DecidedPhase if there is one."""
+    if not require_text("comment", text).strip():
+        raise InvalidArgument("comment", text, "words")
+    ReviewGate(documents).add_comment(phase, text)
+
+
+def undo(documents: SessionDocuments, *, by: str, memory: SessionMemory = NO_MEMORY) -> DecisionResult:
+    """Withdraw the last decision of a person, with the note of it; their words stay in the feedback.
+
+    NothingToUndo if they made none, or if agents have worked on it since. AlreadyRunning while the session runs.
+    """
+    with documents.store.run_lock(session_lock(documents.project_id, documents.session_id)):
+        withdrawn = ReviewGate(documents).withdraw(by)
+    memory.forget(withdrawn.phase)
+    return _result(documents.read(), withdrawn)
+
+
 def _choose(plan: SessionPlan, phase: int | None, decision: Decision) -> int:
     """Return the number of the phase to decide on; RefusedDecision if it has nothing to decide on."""
     entry = _first_open(plan, decision) if phase is None else _named(plan, phase, decision)
@@ -161,71 +174,6 @@ def next_to_run(plan: SessionPlan) -> PhasePlan:
     return entry
 
 
-def review(documents: SessionDocuments, number: int) -> ReviewView:
-    """Return a phase as a reviewer sees it, all of it from one moment."""
-
-    def compute(view: SessionView) -> ReviewView:
-        phase = view.phase(number)
-        attempt, feedback = view.attempt(phase), view.feedback(phase)
-        value = None if feedback is None else feedback.value
-        earlier = view.archived_attempt(phase, attempt - 1).texts if attempt > 1 else {}
-        return ReviewView(
-            phase=number,
-            name=phase.name,
-            attempt=attempt,
-            agents=phase.agents,
-            texts=view.texts(phase),
-            earlier_texts=earlier,
-            decision=view.decision(phase),
-            comments="" if value is None else value.comments,
-            changes=() if value is None else value.requested_changes,
-            by=None if value is None else value.by,
-            faults=contract_faults(view, phase),
-            redacted=redacted(view, phase),
-            guard=review_guard(view, number),
-        )
-
-    return documents.read_consistently(compute)
-
-
-def waiting_phase(documents: SessionDocuments) -> int:
-    """Return the first phase that waits for review; one with a file that cannot be read comes first."""
-    view = documents.read()
-    try:
-        entry = SessionPlan(view).next
-    except InvalidDocument as error:
-        for phase in view.phases:
-            if any(problem.file.startswith(view.phase_prefix(phase)) for problem in error.problems):
-                return phase.number
-        raise
-    if entry is None or entry.next_action.action != "gate":
-        raise InvalidRequest("no phase waits for review; haytham status shows where the session stands")
-    return entry.state.phase.number
-
-
-def edit(documents: SessionDocuments, folder: Path, number: int, open_editor: Callable[[list[Path]], None]) -> None:
-    """Let a person edit the outputs and the feedback of a phase, again until all of it can be read.
-
-    InvalidDocument if they leave a file as it is that cannot be read; `folder` is the workspace.
-    """
-    files = ReviewFiles(documents, number)
-    files.open_review()
-    files.note_faults()
-    while True:
-        before = files.content()
-        try:
-            open_editor([folder / key for key in files.files()])
-        finally:
-            is_unchanged = files.content() == before
-            files.remove_notes()
-        faults = files.faults()
-        if not faults:
-            return
-        if is_unchanged:
-            raise InvalidDocument(faults)
-        files.note_faults()
-
-
 def save_output(documents: SessionDocuments, number: int, agent: str, text: str, *, expect: str | None) -> None:
     """Replace the text of an output as a person does in an editor, and emit that it was revised.
 
@@ -244,25 +192,6 @@ def save_output(documents: SessionDocuments, number: int, agent: str, text: str,
         changes.write(AgentOutput, key, value, derived_values=derived_output(phase, agent), previous=output)
         if digest not in (before, output.value.agent_digest):
             changes.emit("revised", phase=number, agent=agent, text=digest)
-
-
-def contract_faults(view: SessionView, phase: Phase) -> tuple[ContractFault, ...]:
-    """Return what breaks the contract in the texts of a phase; one fault without an agent if it cannot be checked."""
-    try:
-        faults = TaskInputs(view).contract_faults(phase)
-    except HaythamError as error:
-        return (ContractFault("", None, None, f"the contract cannot be checked: {error}"),)
-    return tuple(
-        ContractFault(agent, problem.section, problem.label, problem.message)
-        for agent, problems in faults.items()
-        for problem in problems
-    )
-
-
-def redacted(view: SessionView, phase: Phase) -> dict[str, int]:
-    """Return how many secrets were removed from each agent's reply."""
-    counts = {agent: output.value.redacted for agent, output in view.outputs(phase).items()}
-    return {agent: count for agent, count in counts.items() if count}
 
 
 def run_owner(documents: SessionDocuments) -> str | None:

@@ -68,6 +68,7 @@ class ContractFault:
     section: str | None
     label: str | None
     message: str
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -141,28 +142,6 @@ def review_guard(view: SessionView, number: int) -> ReviewGuard:
     tasks = TaskInputs(view).current_digests(phase)
     digest = None if feedback is None else bytes_digest(feedback.data)
     return ReviewGuard(number, view.attempt(phase), texts, tasks, digest)
-
-
-@dataclass(frozen=True)
-class ReviewView:
-    """A phase as a reviewer sees it: texts, those of the attempt before, the last decision, and the guard of all that.
-
-    `redacted` counts secrets that were removed from an agent's reply.
-    """
-
-    phase: int
-    name: str
-    attempt: int
-    agents: tuple[str, ...]
-    texts: Mapping[str, str]
-    earlier_texts: Mapping[str, str]
-    decision: Decision | None
-    comments: str
-    changes: tuple[str, ...]
-    by: str | None
-    faults: tuple[ContractFault, ...]
-    redacted: Mapping[str, int]
-    guard: ReviewGuard
 
 
 @dataclass(frozen=True)

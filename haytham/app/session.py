@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from haytham.app import decisions, repair, statistics, status, trust, workflows
+from haytham.app import decisions, repair, review, statistics, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.history import SessionHistory
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
         EditorDecisions,
         InputResult,
         ReviewGuard,
-        ReviewView,
         SessionStatus,
     )
+    from haytham.app.review import ReviewView, UpcomingWork
     from haytham.app.statistics import SessionStatistics
     from haytham.app.workflows import WorkflowSource
     from haytham.app.workspace import Workspace
@@ -292,18 +292,39 @@ class Session:
 
     def review(self, phase: int | None = None) -> ReviewView:
         """Return a phase as a reviewer sees it; without `phase`, the first that waits."""
-        return decisions.review(self.documents, self.waiting_phase() if phase is None else phase)
+        return review.review(self.documents, self.waiting_phase() if phase is None else phase)
 
-    def waiting_phase(self) -> int:
-        """Return the first phase that waits for review; one with a file that cannot be read comes first."""
-        return decisions.waiting_phase(self.documents)
+    def waiting_phase(self, *, to_write: bool = False) -> int:
+        """Return the first phase that waits for review; one with a file that cannot be read comes first.
 
-    def edit(self, phase: int, open_editor: Callable[[list[Path]], None]) -> None:
-        """Let a person edit the outputs and the feedback of a phase, again until all of it can be read.
-
-        InvalidDocument if they leave a file as it is that cannot be read.
+        With `to_write`, also one with a page that a person has to write.
         """
-        decisions.edit(self.documents, self.workspace.folder, phase, open_editor)
+        return review.waiting_phase(self.documents, to_write=to_write)
+
+    def unwritten_pages(self, phase: int) -> tuple[str, ...]:
+        """Return the agents of a phase whose pages a person has yet to write; none if it waits for something else."""
+        action = SessionPlan(self.documents.read()).phase(self.phase(phase).number).next_action
+        return action.agents if action.action == "write" else ()
+
+    def upcoming_work(self, phase: int) -> UpcomingWork:
+        """Return what `run` would do once a phase is approved as it is now: which agents, and what they may cost."""
+        return review.upcoming_work(self.documents, phase)
+
+    def edit(self, phase: int, open_editor: Callable[[Path, int], None], *, agent: str | None = None) -> None:
+        """Let a person edit the outputs and the feedback of a phase, or one output, until all of it can be read.
+
+        `open_editor` is called with one file at a time, and the line of its content. InvalidDocument if they leave a
+        file as it is that cannot be read.
+        """
+        review.edit(self.documents, self.workspace.folder, phase, open_editor, agent=agent)
+
+    def comment(self, phase: int, text: str) -> None:
+        """Store a comment on a phase that waits for review; it goes with the decision, whatever that is."""
+        decisions.comment(self.documents, phase, text)
+
+    def undo(self, *, by: str | None = None) -> DecisionResult:
+        """Withdraw the last decision of a person; NothingToUndo if there is none, or if something was built on it."""
+        return decisions.undo(self.documents, by=self.acting_user(by), memory=self._memory)
 
     def save_output(self, text: str, *, phase: int, agent: str, expect: str | None = None) -> Output:
         """Replace the text of an output as a person does in an editor.

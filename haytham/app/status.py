@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from haytham.app.decisions import contract_faults, redacted, run_owner
+from haytham.app.decisions import run_owner
 from haytham.app.results import (
     UNREADABLE,
     AgentFailure,
@@ -14,9 +14,10 @@ from haytham.app.results import (
     SessionStatus,
     Spending,
 )
+from haytham.app.review import contract_faults, redacted
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
+from haytham.session.pages import output_paths
 from haytham.session.plan import SessionPlan, summarize_plan
-from haytham.session.review import output_paths
 from haytham.text import text_digest
 
 if TYPE_CHECKING:

@@ -104,6 +104,7 @@ _COMMANDS = {
     "request-changes": "review:request_changes",
     "reject": "review:reject",
     "skip": "review:skip",
+    "undo": "review:undo",
     "retry": "run:retry",
     "memory": "memory:memory",
     "validate": "maintain:validate",

@@ -97,7 +97,7 @@ class AppContext:
         if self.options.as_json:
             echo(as_json({"kind": kind, "version": 1, **facts}))
         elif text and has_colours:
-            click.echo(text)
+            echo_coloured(text)
         elif text:
             echo(text)
 
@@ -129,6 +129,11 @@ def as_json(value: Any) -> str:
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text, harmless."""
     click.echo(sanitize(text), err=err, nl=nl)
+
+
+def echo_coloured(text: str) -> None:
+    """Print a text with colours of our own: whoever coloured it made it harmless before."""
+    click.echo(text)
 
 
 def ask(question: str, **options: Any) -> Any:

@@ -38,9 +38,10 @@ from haytham.errors import (
 from haytham.history.history import History
 from haytham.redact import redact
 from haytham.session.derived import has_conditions, parse_rows
+from haytham.session.pages import UNWRITTEN, accept_written, output_paths
 from haytham.session.paths import session_lock, session_prefix
 from haytham.session.plan import SessionPlan
-from haytham.session.review import UNWRITTEN, ReviewGate, accept_written, output_paths
+from haytham.session.review import ReviewGate
 from haytham.session.session import quarantine_reply
 from haytham.session.state import InvalidState, read_state
 
@@ -210,8 +211,7 @@ class Runner:
         return SessionPlan(view)
 
     def _ends_run(self, entry: PhasePlan) -> bool:
-        action = entry.next_action.action
-        return action in ("rejected", "write") or (action == "gate" and self._approve_as is None)
+        return entry.next_action.action in ("rejected", "write", *(["gate"] if self._approve_as is None else []))
 
     async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""

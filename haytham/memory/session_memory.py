@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.config.agent_spec import read_agent
-from haytham.errors import HaythamError, InvalidDocument
+from haytham.errors import HaythamError, InvalidDocument, NotFound
 from haytham.memory.base import Note
 from haytham.memory.index import query_words
 from haytham.session.inputs import TaskInputs
@@ -100,6 +100,18 @@ class SessionMemory:
         except (HaythamError, OSError) as error:
             log.warning("no note was made of the decision: %s", error)
 
+    def forget(self, phase: int) -> None:
+        """Delete the note of a decision that was withdrawn."""
+        try:
+            notes = self._store()
+            if notes is not None and self._session is not None:
+                view = self._session.read()
+                chosen, user = view.phase(phase), view.manifest.value.user_id
+                with suppress(NotFound):
+                    notes.delete(user, _review_id(_session_name(view), chosen, view.attempt(chosen)))
+        except (HaythamError, OSError) as error:
+            log.warning("the note of the decision was not deleted: %s", error)
+
     def _learn(self, phases: Iterable[int]) -> None:
         notes = self._store()
         if notes is None or self._session is None:
@@ -134,7 +146,7 @@ def _telling_words(query: str) -> list[str]:
 def _review_notes(view: SessionView, phases: Iterable[int]) -> Iterator[tuple[Note, int]]:
     """Yield the note of each decision that says something, with its phase."""
     manifest = view.manifest.value
-    session = f"{manifest.project_id}/{manifest.session_id}"
+    session = _session_name(view)
     for phase in (view.phase(number) for number in dict.fromkeys(phases)):
         feedback = view.feedback(phase)
         if feedback is None or feedback.value.bound_decision is None:
@@ -145,6 +157,10 @@ def _review_notes(view: SessionView, phases: Iterable[int]) -> Iterator[tuple[No
             note_id = _review_id(session, phase, feedback.value.attempt)
             tags = tuple(dict.fromkeys(["review", feedback.value.bound_decision, phase.slug, *agents]))
             yield Note(note_id, manifest.user_id, text, clock.now(), tags, session), phase.number
+
+
+def _session_name(view: SessionView) -> str:
+    return f"{view.manifest.value.project_id}/{view.manifest.value.session_id}"
 
 
 def _review_id(session: str, phase: Phase, attempt: int) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _START = "<!-- haytham cannot read this file:"
 _NOTE = re.compile(rb"<!-- haytham cannot read this file:.*?-->\r?\n", re.DOTALL)
+_OUTPUT_HEADING, _CONTENT_HEADINGS = "## Output", ("## Review Status",)
 _TITLE = re.compile(rb"^# [^\n]*\n", re.MULTILINE)
 
 
@@ -49,6 +50,18 @@ class ReviewFiles:
         others = (folder + paths.CHECKPOINT, folder + paths.REQUEST)
         names = [key for key in keys if key.endswith(".md") and key not in others]
         return sorted(names, key=lambda key: key == folder + paths.FEEDBACK)
+
+    def output_keys(self, agent: str) -> list[str]:
+        """Return the key of one agent's output, if it has one."""
+        return [key for key in self.files() if key == self._folder() + paths.output_file(agent)]
+
+    def content_line(self, key: str) -> int:
+        """Return the line at which a person begins to read a file: its content, or the decision to make."""
+        lines = self._session.store.read(key).decode("utf-8", "replace").split("\n")
+        headings = _CONTENT_HEADINGS if key.endswith(f"/{paths.FEEDBACK}") else (_OUTPUT_HEADING,)
+        at = next((at for at, line in enumerate(lines) if line.rstrip() in headings), 0)
+        following = (number for number in range(at + 1, len(lines)) if lines[number].strip())
+        return next(following, at) + 1 if at else 1
 
     def content(self) -> dict[str, bytes]:
         """Return the bytes of each file."""

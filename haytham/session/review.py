@@ -1,6 +1,6 @@
 """The review of a phase: its gate is opened for a person, and their decision is bound to the texts they saw.
 
-Also the pages that a person writes, and their requests for the next task.
+Also requests for the next task.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.errors import InvalidArgument, StaleNeeds, phase_list
+from haytham.errors import DecidedPhase, InvalidArgument, NothingToUndo, StaleNeeds, phase_list
 from haytham.session import paths
 from haytham.session.attempts import (
     archive,
@@ -22,23 +22,22 @@ from haytham.session.attempts import (
     undecided_feedback,
     write_feedback,
 )
-from haytham.session.derived import ReviewDecision, derived_output, parse_decision, update_rows
-from haytham.session.models import AgentOutput
+from haytham.session.derived import ReviewDecision, parse_decision
+from haytham.session.pages import complete_phase, is_revised, remove_blank
 from haytham.session.paths import check_agents
 from haytham.session.plan import SessionPlan, approval_problem
 from haytham.session.state import change_state
-from haytham.text import conflict_lines, diff_stat, text_digest, unified_diff
+from haytham.text import conflict_lines, diff_stat, unified_diff
 from haytham.validation import require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from haytham.agents.base import Task
     from haytham.config.workflow import Phase
     from haytham.errors import RefusedDecision
     from haytham.session.changes import Transaction
     from haytham.session.derived import Decision, Value
-    from haytham.session.documents import StoredDocument
     from haytham.session.models import FeedbackAction, ReviewedRow, UserFeedback
     from haytham.session.session import SessionDocuments
     from haytham.session.view import SessionView
@@ -51,14 +50,6 @@ _ACTIONS: dict[Decision, FeedbackAction] = {
 }
 _DECISIONS: dict[str, Decision] = {action: decision for decision, action in _ACTIONS.items()}
 _UNDECIDED = ReviewDecision(None, outdated=False)
-_UNFINISHED = ("failed", "in_progress")
-UNWRITTEN: dict[str, Any] = {
-    "status": "pending",
-    "model": "human",
-    "input_tokens": None,
-    "output_tokens": None,
-    "tools_used": None,
-}
 
 
 @dataclass(frozen=True)
@@ -145,6 +136,43 @@ class ReviewGate:
         with self._session.transaction() as changes:
             return _bind_typed(changes, by)
 
+    def add_comment(self, number: int, text: str) -> None:
+        """Add a comment to the feedback on a phase that nothing is decided on; it decides nothing."""
+        with self._session.transaction() as changes:
+            view = changes.view
+            phase = view.require_phase(number)
+            feedback = view.feedback(phase)
+            if feedback is not None and (view.review(phase) != _UNDECIDED or not view.is_current(phase)):
+                raise DecidedPhase(number)
+            before = undecided_feedback(view, phase) if feedback is None else feedback.value
+            write_feedback(changes, phase, replace(before, comments=_joined(before.comments, text)))
+
+    def withdraw(self, by: str) -> BoundDecision:
+        """Withdraw the last decision of a person, whose words stay; return it.
+
+        NothingToUndo if they made none, or if an agent has worked on the ground of it since.
+        """
+        with self._session.transaction() as changes:
+            phase, feedback = _last_decision(changes.view, by)
+            built = _built_on(changes.view, phase, feedback)
+            if built is not None:
+                raise NothingToUndo(by, phase.number, built)
+            open_again = replace(
+                feedback,
+                reviewed=False,
+                approved=None,
+                timestamp=None,
+                action="pending",
+                by=None,
+                bound_decision=None,
+                anyway=None,
+                revised=None,
+            )
+            write_feedback(changes, phase, open_again)
+            withdrawn = BoundDecision(phase.number, _DECISIONS[feedback.action], by)
+            changes.emit("decision_withdrawn", phase=phase.number, decision=withdrawn.decision, by=by)
+        return withdrawn
+
     def start_attempt(self, number: int) -> None:
         """Archive the present attempt, whole, and start the next one."""
         with self._session.transaction() as changes:
@@ -169,7 +197,7 @@ class ReviewGate:
             complete_moves(changes)
             _bind_typed(changes, by)
             phase = changes.view.require_phase(number)
-            _remove_blank(changes, phase)
+            remove_blank(changes, phase)
             checkpoint, review = changes.view.checkpoint(phase), changes.view.review(phase)
             status = "pending" if checkpoint is None else checkpoint.value.status
             if status in ("skipped", "completed") or (review is not None and review.decision == "skip"):
@@ -192,7 +220,7 @@ class ReviewGate:
             view = changes.view
             phase = view.require_phase(task.phase)
             output = view.output(phase, task.agent)
-            if output is not None and _is_revised(output):
+            if output is not None and is_revised(output):
                 return False
             if state:
                 change_state(changes, state)
@@ -325,75 +353,6 @@ def _present(changes: Transaction, phase: Phase) -> None:
             changes.put(folder + paths.output_file(agent), document.data)
 
 
-# Pages that a person writes: laid out for them, or in place of a failure; pending or failed until then.
-
-
-def output_paths(view: SessionView, phase: Phase, agents: tuple[str, ...]) -> str:
-    """Return the files that a person has to write, by their keys."""
-    return ", ".join(view.phase_prefix(phase) + paths.output_file(agent) for agent in agents)
-
-
-def accept_written(changes: Transaction, phase: Phase) -> bool:
-    """Mark the pages of a phase that a person wrote as completed; return whether one is still to be written."""
-    _complete_pages(changes, phase)
-    return not all(map(_is_revised, _pages(changes.view, phase).values()))
-
-
-def complete_phase(changes: Transaction, phase: Phase) -> None:
-    """Complete a phase that is decided on, if a person wrote what was missing: its pages, then its checkpoint.
-
-    A phase that a program saved stays as it is.
-    """
-    view = changes.view
-    if not _complete_pages(changes, phase) and not view.task_agents(phase):
-        return
-    outputs, record = view.outputs(phase), view.checkpoint(phase)
-    done = [agent for agent in phase.agents if agent in outputs and outputs[agent].value.status == "completed"]
-    if record is None or record.value.status not in _UNFINISHED or len(done) < len(phase.agents):
-        return
-    rows = record.value.ledger
-    for agent in phase.agents:
-        rows = update_rows(rows, outputs[agent].value, outputs[agent].value)
-    now = clock.now()
-    completed = replace(record.value, status="completed", saved_at=now, completed=now, ledger=rows, errors=None)
-    changes.write_checkpoint(phase, completed)
-
-
-def _complete_pages(changes: Transaction, phase: Phase) -> bool:
-    """Mark what a person wrote as completed, without the error it replaces; return whether there was any."""
-    written = _written(changes.view, phase)
-    for agent, page in written.items():
-        executed = clock.now() if page.value.status == "pending" else page.value.executed
-        completed = replace(
-            page.value, status="completed", executed=executed, error_type=None, error_message=None, stack_trace=None
-        )
-        changes.write(AgentOutput, page.key, completed, derived_values=derived_output(phase, agent), previous=page)
-    return bool(written)
-
-
-def _remove_blank(changes: Transaction, phase: Phase) -> None:
-    """Remove the pages that nobody has written on: their agents are asked again, by whatever model answers now."""
-    for page in _pages(changes.view, phase).values():
-        if not _is_revised(page):
-            changes.delete(page.key, expect=page.digest)
-
-
-def _pages(view: SessionView, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
-    outputs = view.outputs(phase)
-    own = {agent: outputs[agent] for agent in phase.agents if agent in outputs}
-    return {
-        agent: page for agent, page in own.items() if page.value.status == "pending" and page.value.task is not None
-    }
-
-
-def _written(view: SessionView, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
-    """Return the pages that a person wrote: those laid out for them, and those in place of a failure."""
-    outputs = view.outputs(phase)
-    failed = {agent: outputs[agent] for agent in phase.agents if agent in outputs}
-    failed = {agent: page for agent, page in failed.items() if page.value.status == "failed"}
-    return {agent: page for agent, page in (_pages(view, phase) | failed).items() if _is_revised(page)}
-
-
 # What a review looks at.
 
 
@@ -408,10 +367,6 @@ def _is_unbound(view: SessionView, phase: Phase) -> bool:
     if feedback is None or review is None or review.decision is None or not view.is_current(phase):
         return False
     return feedback.value.bound_decision != review.decision
-
-
-def _is_revised(output: StoredDocument[AgentOutput]) -> bool:
-    return output.value.agent_digest != text_digest(output.value.text)
 
 
 def _is_acted_on(view: SessionView, phase: Phase) -> bool:
@@ -431,7 +386,7 @@ def _stands(view: SessionView, phase: Phase, decision: Decision) -> bool:
 def _check_answerable(view: SessionView, phase: Phase, decision: Decision) -> None:
     """Refuse to approve, or to want changed, what is not there."""
     outputs = view.outputs(phase)
-    good = {name for name, output in outputs.items() if output.value.status == "completed" or _is_revised(output)}
+    good = {name for name, output in outputs.items() if output.value.status == "completed" or is_revised(output)}
     missing = [name for name in phase.agents if name not in good]
     if missing and decision in ("approved", "changes"):
         raise InvalidArgument(
@@ -458,10 +413,35 @@ def _changed_by_hand(view: SessionView, phase: Phase) -> tuple[int, int]:
     """Count the lines that a person added and removed since a phase was presented; the agent's own words are none."""
     presented, added, removed = view.reviewed_copies(phase), 0, 0
     for agent, output in view.outputs(phase).items():
-        if agent in presented and _is_revised(output):
+        if agent in presented and is_revised(output):
             plus, minus = diff_stat(unified_diff(presented[agent].value.text, output.value.text))
             added, removed = added + plus, removed + minus
     return added, removed
+
+
+def _last_decision(view: SessionView, by: str) -> tuple[Phase, UserFeedback]:
+    """Return the newest decision of a person that is bound to the present attempt of its phase."""
+    documents = [(phase, view.feedback(phase)) for phase in view.phases if view.is_current(phase)]
+    decided = [
+        (phase, document.value)
+        for phase, document in documents
+        if document is not None and document.value.bound_decision is not None and document.value.by == by
+    ]
+    if not decided:
+        raise NothingToUndo(by)
+    return max(decided, key=lambda entry: (entry[1].timestamp or "", entry[0].number))
+
+
+def _built_on(view: SessionView, phase: Phase, feedback: UserFeedback) -> int | None:
+    """Return the first phase in which an agent has worked since a decision on a phase; None if there is none."""
+    later = [entry.state.phase for entry in SessionPlan(view).dependents(phase.number)]
+    since = feedback.timestamp or ""
+    return next((other.number for other in later if any(time > since for time in _worked(view, other))), None)
+
+
+def _worked(view: SessionView, phase: Phase) -> Iterator[str]:
+    """Yield when the agents of a phase answered."""
+    yield from (output.value.executed for output in view.outputs(phase).values() if output.value.executed)
 
 
 def _joined(before: str, added: str) -> str:

@@ -20,9 +20,9 @@ from haytham.session.changes import ReadTracker, Transaction
 from haytham.session.derived import Summary, derived_feedback, derived_manifest, has_conditions, parse_decision
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import SessionManifest, UserFeedback
+from haytham.session.pages import complete_phase
 from haytham.session.paths import check_agent_name, check_agents, check_id, check_project_name
 from haytham.session.plan import SessionPlan, approval_problem, summarize, summarize_plan
-from haytham.session.review import complete_phase
 from haytham.session.state import change_state, read_state
 from haytham.session.swap import complete_pending, has_pending
 from haytham.session.view import SessionView

@@ -11,8 +11,8 @@ import click
 from haytham import Workspace
 from haytham.app.settings import RunSettings
 from haytham.app.workspace import UNFINISHED
-from haytham.cli.commands.review import open_editor
 from haytham.cli.context import TO_GO_BACK, AppContext
+from haytham.cli.editor import open_editor
 from haytham.errors import HaythamError, SnapshotNotFound
 from support.cli_runner import environment, root
 from support.effects import QUIET_ENVIRONMENT, record
@@ -149,7 +149,7 @@ def memory(workspace, given):
 def edit_note(workspace, notebook, which, text, tags):
     """Change a note: by a text, by tags, or in an editor."""
     if text is None and not tags:
-        notebook.edit(which, lambda key: open_editor([workspace.folder / key]))
+        notebook.edit(which, lambda key: open_editor(workspace.folder / key))
     else:
         notebook.update(which, text, tags=tags or None)
 
@@ -224,6 +224,11 @@ def checkpoints(workspace, given):
     """List snapshots."""
     history = workspace.history() if given["everywhere"] else workspace.session(given["session_name"]).history
     history.list()
+
+
+def undo(workspace, given):
+    """Withdraw the last decision of a person."""
+    workspace.session(given["session_name"], among=TO_GO_BACK).undo(by=given["user"])
 
 
 def snapshot(workspace, given):
@@ -305,6 +310,7 @@ CALLS = {
     "request-changes": decided("request_changes", "changes", "agents"),
     "reject": decided("reject"),
     "skip": decided("skip"),
+    "undo": undo,
     "review": review,
     "memory": memory,
     "status": lambda workspace, given: workspace.session(given["session_name"]).status(),

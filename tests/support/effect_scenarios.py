@@ -61,8 +61,8 @@ import sys
 from pathlib import Path
 
 for name, old, new in CHANGES:
-    (path,) = [Path(word) for word in sys.argv if word.endswith(name)]
-    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    for path in [Path(word) for word in sys.argv if word.endswith(name)]:
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 sys.exit(CODE)
 """
 
@@ -373,6 +373,10 @@ DECIDE = [
     Scenario("reject_json", "reject --json", GATE_1),
     Scenario("skip", "skip", APPROVED_1),
     Scenario("skip_a_waiting_phase", "skip 1 -m 'Known already' --json", GATE_1),
+    Scenario("undo", "undo", APPROVED_1),
+    Scenario("undo_changes_json", "undo --json", (*GATE_1, "request-changes --change 'Name one city'")),
+    Scenario("undo_refused_built_on", "undo", (*APPROVED_1, "resume")),
+    Scenario("undo_refused_nothing", "undo --user bob", APPROVED_1),
     Scenario("skip_refused_completed", "skip", DONE),
     Scenario(
         "review_approves",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.commands.review import open_editor
 from haytham.cli.commands.run import read_input
 from haytham.cli.context import INVALID, AppContext, UsageError, echo, in_a_line, sanitize
+from haytham.cli.editor import open_editor
 from haytham.cli.output import pluralize
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def edit(context: AppContext, /, which: str, text: str | None, tags: tuple[str, 
         raise UsageError("an editor is needed, and --no-input forbids one; give the text: haytham memory edit ID TEXT")
     else:
         folder = context.workspace.folder
-        note = notebook.edit(which, lambda key: open_editor([folder / key], otherwise="nothing was changed"))
+        note = notebook.edit(which, lambda key: open_editor(folder / key, otherwise="nothing was changed"))
     context.output("note", {"note": _facts(note)}, f"note {note.id} is stored")
 
 

@@ -47,7 +47,8 @@ from haytham.session.spend_log import SpendSummary
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from haytham.app.results import AgentFailure, ReviewView, SessionStatus
+    from haytham.app.results import AgentFailure, SessionStatus
+    from haytham.app.review import ReviewView
     from haytham.app.session import Session
     from haytham.app.settings import RunSettings
     from haytham.engine.runner import RunResult
@@ -223,7 +224,7 @@ def run_session(  # noqa: PLR0913 - what is run, for whom, and how agents are ca
         how: dict[str, Any] = {"by": by, "approve_all": yes, "settings": settings, "retry": retry, "anyway": anyway}
         result = _run(context, session, view, how)
         retry = None
-        if result.status != "waiting" or result.agents or not context.can_ask():
+        if result.status != "waiting" or not context.can_ask():
             break
         if not prompt_for_decision(session, result, by, seen=view.seen):
             break
