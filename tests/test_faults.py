@@ -17,7 +17,8 @@ from functools import partial
 import pytest
 
 from conftest import rounds
-from haytham import CheckpointManager, FileStore, ProjectManager, clock
+from haytham import CheckpointManager, FileStore, History, ProjectManager, clock
+from haytham.session import SessionDocuments
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import MODELS, SessionManifest
 from haytham.session.validate import schema_for_path
@@ -80,7 +81,7 @@ def test_what_was_saved_survives_a_kill_at_any_moment(base):
     """Kill -9 while saving: each document is whole, and no older than the last save of it that returned."""
     moments = random.Random(1)  # noqa: S311 - to be the same in each run
     for _ in range(rounds(300)):
-        left = strays(base)
+        left = session_strays(base)
         returned = kill_while_saving(base, after=moments.uniform(0, 0.06))
         now = numbers(base)
         assert problems(base) == []
@@ -88,7 +89,8 @@ def test_what_was_saved_survives_a_kill_at_any_moment(base):
         assert CheckpointManager(base).get_phase_outputs(*SESSION, [1]) == {1: {AGENT: text_of(now[save_output])}}
         assert CheckpointManager(base).load_session(*SESSION)["current_phase"] == 1
         assert not any(name.startswith(".") for key in state(base) for name in key.split("/"))
-        assert not returned or not left & strays(base)
+        assert not returned or not left & session_strays(base)
+        assert history(base).verify() == []
 
 
 @each_save
@@ -102,9 +104,9 @@ def test_a_kill_at_any_step_of_a_save_leaves_the_old_or_the_new(base, tmp_path, 
             break
         check_old_or_new(trial, before, after)
         save(CheckpointManager(trial), 3)
-        assert (numbers(trial)[save], problems(trial), strays(trial)) == (3, [], set())
+        assert (numbers(trial)[save], problems(trial), session_strays(trial)) == (3, [], set())
     assert step > 0
-    assert state(trial) == state(after)
+    assert (documents(trial), kinds(trial)) == (documents(after), kinds(after))
 
 
 def test_the_first_save_sweeps_what_killed_writers_left(base):
@@ -229,6 +231,7 @@ def test_a_call_that_fails_in_a_save_leaves_the_old_or_the_new(base, tmp_path, m
             break
         check_old_or_new(trial, before, after)
         assert numbers(trial)[save] == 2 or not saved
+        assert saved or kinds(trial) == kinds(before)
         assert strays(trial) == set()
     assert nth >= 1  # the manifest is written only where it changes
     assert saved
@@ -258,6 +261,22 @@ def state(base):
     return {key: store.read(key) for key in store.keys()}  # noqa: SIM118 - a store is no dict
 
 
+def documents(base):
+    """The bytes of each document, without snapshots and without the log of events, which says if one failed."""
+    found = state(base)
+    return {key: found[key] for key in found if "/history/" not in key and not key.endswith("/events.jsonl")}
+
+
+def history(base):
+    """The snapshots of the session, through objects made anew."""
+    return History(SessionDocuments(FileStore(base), *SESSION))
+
+
+def kinds(base):
+    """The kinds of the snapshots, newest first."""
+    return [snapshot.kind for snapshot in history(base).list()]
+
+
 def numbers(base):
     """The number that each document was saved with last, by the function that saves it."""
     shelf = DocumentRepository(FileStore(base))
@@ -282,13 +301,33 @@ def strays(base):
     return {path for path in base.rglob("*") if path.name.startswith(".haytham-")}
 
 
+def session_strays(base):
+    """The temporary files and folders among the documents of the session."""
+    return strays(base / FOLDER)
+
+
 def check_old_or_new(trial, before, after):
-    """Each document is as before or as after a save, and the session loads as before or as after it."""
-    found, old, new = state(trial), state(before), state(after)
+    """Each document is as before or as after a save, and the session loads as before or as after it.
+
+    The snapshot that follows is there, sound and of the new documents, or it is not.
+    """
+    check_snapshot(trial, before, after)
+    found, old, new = documents(trial), documents(before), documents(after)
     assert found.keys() == old.keys() == new.keys()
     assert [key for key in found if found[key] not in (old[key], new[key])] == []
     loaded, *allowed = (CheckpointManager(folder).load_session(*SESSION) for folder in (trial, before, after))
     assert loaded in allowed
+
+
+def check_snapshot(trial, before, after):
+    """Snapshots are those of before, and then those that the save takes of the documents it has written."""
+    assert history(trial).verify() == []
+    assert kinds(trial) in (kinds(before), kinds(after))
+    if kinds(trial) != kinds(before):
+        found, saved = documents(trial), documents(after)
+        inside = {key.removeprefix(f"{FOLDER}/"): data for key, data in found.items() if key.startswith(f"{FOLDER}/")}
+        assert history(trial).contents("latest") == inside
+        assert [key for key in found if found[key] != saved[key]] in ([], [MANIFEST])  # shown copies may be behind
 
 
 def started_session(base):

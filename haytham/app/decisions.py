@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from haytham.app.results import (
     ContractFault,
@@ -34,7 +34,7 @@ from haytham.text import text_digest
 from haytham.validation import require_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from haytham.app.results import ReviewGuard
     from haytham.config.workflow import Phase
@@ -161,6 +161,7 @@ def give_input(
         if starts:
             AutoSnapshotter(history).before_rerun(phase, "input for the next attempt")
         save_request(documents, phase.number, text, by=by)
+        AutoSnapshotter(history).after_save()
     return InputResult(phase.number, phase.name, entry.state.attempt + starts, editor)
 
 
@@ -174,7 +175,16 @@ def next_to_run(plan: SessionPlan) -> PhasePlan:
     return entry
 
 
-def save_output(documents: SessionDocuments, number: int, agent: str, text: str, *, expect: str | None) -> None:
+def update_state(documents: SessionDocuments, history: History, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge changes into the values of the caller, and take the snapshot that is due; return all values."""
+    state = documents.update_state(changes)
+    AutoSnapshotter(history).after_save()
+    return state
+
+
+def save_output(  # noqa: PLR0913 - whose output, of which phase
+    documents: SessionDocuments, history: History, number: int, agent: str, text: str, *, expect: str | None
+) -> None:
     """Replace the text of an output as a person does in an editor, and emit that it was revised.
 
     WriteConflict if `expect` is given and is not the digest of the text that is there.
@@ -192,6 +202,7 @@ def save_output(documents: SessionDocuments, number: int, agent: str, text: str,
         changes.write(AgentOutput, key, value, derived_values=derived_output(phase, agent), previous=output)
         if digest not in (before, output.value.agent_digest):
             changes.emit("revised", phase=number, agent=agent, text=digest)
+    AutoSnapshotter(history).after_save()
 
 
 def run_owner(documents: SessionDocuments) -> str | None:
@@ -247,6 +258,7 @@ def _take_notes(history: History, memory: SessionMemory, decisions: Sequence[Bou
     snapshotter = AutoSnapshotter(history)
     for decision in decisions:
         snapshotter.after_decision(decision.phase, decision.decision)
+        snapshotter.after_save()
     memory.learn(decision.phase for decision in decisions)
 
 

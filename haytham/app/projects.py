@@ -10,9 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
+from haytham.app import trust
 from haytham.config.workflow import shipped_workflow
+from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.errors import HaythamError, InvalidArgument, NotFound, WriteConflict
 from haytham.history.catalog import HistoryStore
+from haytham.history.history import History
 from haytham.session import paths
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import Project
@@ -273,7 +276,10 @@ class SessionRecords:
         errors = facts.pop("errors", None)
         if errors is not None and _strings("errors", errors):
             facts["errors"] = list(errors)
-        self.documents(project_id, session_id).save_checkpoint(phase, facts, agents)
+        documents = self.documents(project_id, session_id)
+        completes = facts["status"] == "completed" and not _is_completed(documents, phase)
+        documents.save_checkpoint(phase, facts, agents)
+        _snapshotter(documents).after_save(completed=phase if completes else None)
 
     def save_output(  # noqa: PLR0913, PLR0917 - whose output, of which phase
         self, project_id: str, session_id: str, phase: int, agent: str, text: str, facts: dict[str, Any]
@@ -286,7 +292,9 @@ class SessionRecords:
             facts |= {"error_type": error["error_type"], "error_message": error["error_message"]}
         if error["stack_trace"] is not None:
             facts["stack_trace"] = error["stack_trace"]
-        self.documents(project_id, session_id).save_output(phase, agent, facts, text)
+        documents = self.documents(project_id, session_id)
+        documents.save_output(phase, agent, facts, text)
+        _snapshotter(documents).after_save()
 
     def save_feedback(
         self, project_id: str, session_id: str, phase: int, facts: dict[str, Any], *, agent: str | None
@@ -300,7 +308,9 @@ class SessionRecords:
         action = _action(facts["approved"], changes) if facts["action"] is None else facts["action"]
         facts |= {"requested_changes": changes, "action": action, "timestamp": clock.now()}
         facts |= {} if agent is None else {"agents": [agent]}
-        self.documents(project_id, session_id).save_feedback(phase, facts)
+        documents = self.documents(project_id, session_id)
+        documents.save_feedback(phase, facts)
+        _snapshotter(documents).after_save(approved=phase if action == "approved" else None)
 
     def summary(self, project_id: str, session_id: str) -> Summary:
         """Return where a session stands, all of it from one moment."""
@@ -326,6 +336,20 @@ class SessionRecords:
             return [str(problem) for problem in view.checkpoint_problems(chosen) if not problem.derived]
         except HaythamError as error:
             return str(error).split("\n")
+
+
+def _is_completed(documents: SessionDocuments, phase: int) -> bool:
+    """Return whether a phase is on record as completed; one that cannot be read is not."""
+    try:
+        view = documents.read()
+        checkpoint = view.checkpoint(view.require_phase(phase))
+    except (HaythamError, OSError):  # told by the save
+        return False
+    return checkpoint is not None and checkpoint.value.status == "completed"
+
+
+def _snapshotter(documents: SessionDocuments) -> AutoSnapshotter:
+    return AutoSnapshotter(History(documents, events=documents.events, may_run_code=trust.may_open_history(documents)))
 
 
 def _strings(what: str, values: Any) -> list[str]:

@@ -105,7 +105,7 @@ class Session:
 
     def update_state(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Merge changes into those values, by the rules of JSON merge patch; return all of them."""
-        return self.documents.update_state(changes)
+        return decisions.update_state(self.documents, self.history, changes)
 
     def acting_user(self, user: str | None = None) -> str:
         """Return who is acting on the session: as given, else by the environment, the manifest or this machine."""
@@ -331,7 +331,7 @@ class Session:
 
         `expect` is the digest of the text that the person saw; WriteConflict if the output has another one now.
         """
-        decisions.save_output(self.documents, phase, agent, text, expect=expect)
+        decisions.save_output(self.documents, self.history, phase, agent, text, expect=expect)
         return self.output(agent, phase)
 
     # Looking.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from haytham.agents.registry import declared_models, find_modules, runs_code
 from haytham.config.agent_spec import INHERIT, read_agent
+from haytham.errors import HaythamError
 from haytham.memory.factory import FILES, is_note_store_registered
 from haytham.session.inputs import agent_texts
 from haytham.storage.factory import OURS, is_registered
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import CodeType
 
+    from haytham.config.policy import SnapshotPolicy
     from haytham.session import SessionDocuments
     from haytham.session.view import SessionView
 
@@ -40,6 +42,15 @@ _STARTS = ("__main__.py", "index.js")  # what an interpreter runs of a folder th
 def may_run_code(session: SessionDocuments) -> bool:
     """Return whether the session needs trust (code, or a store of its own) and is on the list."""
     return _needs_trust(session) and _is_listed(session)
+
+
+def may_open_history(session: SessionDocuments) -> bool:
+    """Return whether the session's history may be opened in a place of its own; False if it is in none."""
+    try:
+        policy = session.read().workflow.policy
+        return _has_own_place(policy) and may_run_code(session)
+    except (HaythamError, OSError):
+        return False
 
 
 def may_name_model(session: SessionDocuments) -> bool:
@@ -109,9 +120,12 @@ def _needs_trust(session: SessionDocuments) -> bool:
 def _leads_elsewhere(view: SessionView) -> bool:
     """Return whether an agent's model is code, or the workflow names a place or a store for history or notes."""
     policy, models = view.workflow.policy, _models(view)
-    if policy.storage_path is not None or policy.storage_type not in OURS or _note_store(view) != FILES:
-        return True
-    return any(map(runs_code, models))
+    return _has_own_place(policy) or _note_store(view) != FILES or any(map(runs_code, models))
+
+
+def _has_own_place(policy: SnapshotPolicy) -> bool:
+    """Return whether a policy names a place or a store for history."""
+    return policy.storage_path is not None or policy.storage_type not in OURS
 
 
 def _note_store(view: SessionView) -> str:

@@ -6,7 +6,7 @@ What cannot be taken is told and stops nothing: the documents themselves are as 
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError
@@ -63,11 +63,40 @@ class AutoSnapshotter:
         return wanted and self._history.policy.enabled
 
     def after_agent(self, phase: int, agent: str, *, wanted: bool | None) -> None:
-        """Once an agent's answer is stored: a step, where every step counts; or what the agent's own file says."""
-        if wanted is None and self._policy_takes and self._history.policy.auto == "every":
-            self._carefully("step", self._history.step)
+        """Once an agent's answer is stored: what is due; or what the agent's own file says."""
+        if wanted is None:
+            self._take_if_due()
         elif wanted and self._history.policy.enabled:
             self._take("routine", metadata={"agent": agent, "phase": phase})
+
+    def after_save(self, *, completed: int | None = None, approved: int | None = None) -> None:
+        """Take what is due once a caller has saved something: a completed phase, an approval, or anything else.
+
+        The save is done: whatever keeps a snapshot from being taken is logged, and the next save that is due takes it.
+        """
+        self._attempt("snapshot", lambda: self._after_save(completed, approved))
+
+    def _after_save(self, completed: int | None, approved: int | None) -> None:
+        if completed is not None:
+            self.after_phase(self._history.session.read().phase(completed), done=True)
+        if approved is not None:
+            self.after_approval(approved)
+        self._take_if_due()
+
+    def after_approval(self, phase: int) -> None:
+        """Take a snapshot of an approval if it is bound to the texts that are there, and those of earlier approvals."""
+        if self._policy_takes and phase in summarize(self._history.session.read()).approved_phases:
+            self.after_decision(phase, "approved")
+            self.backfill_approvals()
+
+    def _take_if_due(self) -> None:
+        """Count a step if every step counts; else take a routine snapshot if the interval is over."""
+        if not self._policy_takes:
+            return
+        if self._history.policy.auto == "every":
+            self._carefully("step", self._history.step)
+        elif self._attempt("snapshot", self._history.is_interval_over):
+            self._take("routine")
 
     def after_phase(self, phase: Phase, *, done: bool) -> None:
         """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""
@@ -114,13 +143,21 @@ class AutoSnapshotter:
         return taken
 
     def _carefully(self, what: str, do: Callable[[], Any]) -> Any:
-        """Run a best-effort step on up-to-date documents: log and emit an event on failure, never raise."""
+        """Attempt a step on up-to-date documents."""
+        return self._attempt(what, lambda: self._on_fresh_documents(do))
+
+    def _on_fresh_documents(self, do: Callable[[], Any]) -> Any:
+        self._history.session.flush_derived()
+        return do()
+
+    def _attempt(self, what: str, do: Callable[[], Any]) -> Any:
+        """Run a best-effort step: log and emit an event on failure, never raise."""
         try:
-            self._history.session.flush_derived()
             return do()
-        except (HaythamError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - what it follows is done; a store of another package raises anything
             log.warning("no %s: %s", what, error)
-            self._history.events.emit(f"{what}_failed", error=str(error))
+            with suppress(HaythamError, OSError):  # a disk that is full takes no event, either
+                self._history.events.emit(f"{what}_failed", error=str(error))
             return None
 
 

@@ -41,15 +41,6 @@ def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[
     return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
 
 
-def is_due(policy: SnapshotPolicy, last: Snapshot | None, steps: int, *, started: str | None) -> bool:
-    """Return whether a routine snapshot is due, by the steps or the time since the last one or since the start."""
-    if steps - (0 if last is None else last.step) >= policy.frequency:
-        return True
-    since = started if last is None else last.time
-    interval = timedelta(minutes=policy.interval_minutes)
-    return since is not None and retention.parse_time(clock.now()) - retention.parse_time(since) >= interval
-
-
 def check_kind(kind: object) -> None:
     """Raise InvalidArgument if there is no such kind of snapshot."""
     if kind not in KINDS:
@@ -207,10 +198,19 @@ class History:
             last, branch = self.latest(), self._archive.records.branch
             steps = max(branch.read().step, 0 if last is None else last.step) + 1
             branch.change(step=steps)
-        if not is_due(self.policy, last, steps, started=self._started()):
+        if steps - (0 if last is None else last.step) < self.policy.frequency and not self._is_interval_over(last):
             return None
         snapshot = self.take("routine")
         return None if last is not None and snapshot.id == last.id else snapshot
+
+    def is_interval_over(self) -> bool:
+        """Return whether the policy's interval has passed since the last snapshot, or since the session started."""
+        return self._is_interval_over(self.latest())
+
+    def _is_interval_over(self, last: Snapshot | None) -> bool:
+        since = self._started() if last is None else last.time
+        interval = timedelta(minutes=self.policy.interval_minutes)
+        return since is not None and retention.parse_time(clock.now()) - retention.parse_time(since) >= interval
 
     def _started(self) -> str | None:
         """Return when the session was created, if its manifest can be read."""
