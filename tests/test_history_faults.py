@@ -25,6 +25,7 @@ from support.history_workers import (
     place,
     put,
     records,
+    source,
     text_of,
     tree,
     whole,
@@ -38,7 +39,7 @@ KEPT = "{retention: {routine: {keep_last: 1}}}"
 @pytest.fixture(scope="module")
 def origin(tmp_path_factory):
     """A session with three snapshots, each of other documents and folders than the one before, and changes since."""
-    session = new_session(tmp_path_factory.mktemp("origin"), KEPT)
+    session = new_session(tmp_path_factory.mktemp("origin"))
     History(session).take("routine")
     write(session, 1, "one")
     put(session, "gone/below/x.md", "soon gone")
@@ -57,6 +58,13 @@ def origin(tmp_path_factory):
 @pytest.fixture
 def session(origin, tmp_path):
     return copied(origin, tmp_path / "projects")
+
+
+@pytest.fixture
+def kept(session):
+    """The session, now that its workflow keeps one routine snapshot."""
+    session.switch_workflow(source(KEPT))
+    return again(session)
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +153,16 @@ def check_take(trial, before):
     assert (past(trial).latest(), is_sound(trial)) == (taken, True)
 
 
+def check_take_by_rules(trial, before):
+    """The snapshot is there or not, the one that is too many gone or not; the next one leaves itself alone."""
+    assert is_sound(trial)
+    assert [one.number for one in past(trial).list()] in ([3, 2, 1], [4, 3, 2, 1], [4])
+    assert documents(trial) == before
+    put(trial, "notes.txt", "more")
+    taken = past(trial).take("routine")
+    assert (past(trial).list(), is_sound(trial)) == ([taken], True)
+
+
 def check_restore(trial, before, after):
     """All documents are the old ones or all are the new ones; the next restore brings the new ones."""
     assert documents(trial) in (before, after)
@@ -210,6 +228,14 @@ def test_a_kill_at_any_step_of_a_take_leaves_the_session_and_its_past_whole(sess
 
 
 @pytest.mark.soak
+def test_a_kill_at_any_step_of_a_take_deletes_what_the_rules_say_or_nothing(kept, tmp_path):
+    """What is listed verifies, and the next snapshot that is taken deletes what a killed one did not."""
+    before = documents(kept)
+    for trial in killed(kept, tmp_path, take):
+        check_take_by_rules(trial, before)
+
+
+@pytest.mark.soak
 def test_a_kill_at_any_step_of_a_restore_leaves_the_old_or_the_new(session, tmp_path):
     """Nothing is half restored once the session is opened, and the way back is there."""
     after = copied(session, tmp_path / "after")
@@ -227,10 +253,10 @@ def test_a_kill_at_any_step_of_a_fork_leaves_all_or_none_of_it(session, tmp_path
 
 
 @pytest.mark.soak
-def test_a_kill_at_any_step_of_a_prune_leaves_no_record_without_its_bytes(session, tmp_path):
+def test_a_kill_at_any_step_of_a_prune_leaves_no_record_without_its_bytes(kept, tmp_path):
     """What is listed verifies, and what had to stay is there."""
-    before = documents(session)
-    for trial in killed(session, tmp_path, prune):
+    before = documents(kept)
+    for trial in killed(kept, tmp_path, prune):
         check_prune(trial, before)
 
 
@@ -249,6 +275,15 @@ def test_a_kill_at_any_step_of_a_discard_can_be_made_good(forked, tmp_path):
     parent = whole(place(forked)), whole(records(forked))
     for trial in killed(forked, tmp_path, discard):
         check_discard(trial, parent)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_call_that_fails_in_a_take_by_rules_leaves_no_record_without_its_bytes(kept, tmp_path, monkeypatch, call):
+    """Whichever fsync or replacement fails: what is listed verifies, and the next snapshot deletes what is too much."""
+    before = documents(kept)
+    for trial, _ in failed(kept, tmp_path, monkeypatch, take, call):
+        check_take_by_rules(trial, before)
 
 
 CALLS = pytest.mark.parametrize("call", ["fsync", "replace", "rename"])
@@ -313,6 +348,7 @@ def fork_on(session, number):
 
 
 def prune_on(session, number):
+    session.switch_workflow(source(KEPT))
     put(session, "notes.txt", f"note {number} " * 50)
     past(session).take("routine")
     past(session).prune()

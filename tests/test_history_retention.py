@@ -20,6 +20,7 @@ from haytham.session import SessionDocuments
 from support.history_workers import (
     blobs,
     copied,
+    lenient,
     new_session,
     past,
     place,
@@ -61,10 +62,18 @@ def left(session):
 
 
 def take(session, kind="routine", day=0, **given):
-    """Freeze something new on a day."""
+    """Take a snapshot of something new on a day, before there were rules."""
     with clock.override(lambda: START + timedelta(days=day)):
         put(session, "notes.txt", f"note {len(blobs(session))}")
-        return past(session).take(kind, **given)
+        return lenient(session).take(kind, **given)
+
+
+def take_by_rules(session, kind="routine", day=0, **given):
+    """Take a snapshot of something new on a day, and delete what the rules say; the numbers that are left."""
+    with clock.override(lambda: START + timedelta(days=day)):
+        put(session, "notes.txt", f"note {len(blobs(session))}, day {day}")
+        past(session).take(kind, **given)
+    return numbers(past(session).list())[::-1]
 
 
 def prune(session, day=0, **given):
@@ -240,7 +249,7 @@ def test_bytes_go_with_the_last_record_that_names_them(thrifty):
     other = new_session(thrifty.store.base, name="other")
     for text in ("shared", "mine", "shared", "last", "very last"):
         put(thrifty, "notes.txt", text)
-        past(thrifty).take("routine")
+        lenient(thrifty).take("routine")
     put(other, "notes.txt", "shared")
     past(other).take()
     before = {file: file.read_bytes() for file in blobs(thrifty)}

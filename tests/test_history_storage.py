@@ -106,9 +106,12 @@ def test_snapshots_are_let_go_wherever_they_rest(session):
     for number in range(22):
         put(session, "notes.txt", f"note {number}")
         trusted(session).take("routine")
-    trusted(session).pin("1")
-    assert [one.number for one in trusted(session).prune()] == [2]
+        if number == 0:
+            trusted(session).pin("1")
+    assert [one.number for one in trusted(session).list()] == [*range(22, 2, -1), 1]
+    assert trusted(session).prune() == []
     trusted(session).unpin("1")
+    assert [one.number for one in trusted(session).prune(dry_run=True)] == [1]
     trusted(session).delete("22")
     assert trusted(session).take().number == 23
     assert trusted(session).verify() == []

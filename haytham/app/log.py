@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from haytham import clock
 from haytham.errors import InvalidArgument
 from haytham.events import EVENT_TYPES
-from haytham.history.retention import parse_duration, parse_time
+from haytham.history.retention import parse_duration
+from haytham.history.schedule import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -30,15 +30,24 @@ class AutoSnapshotter:
     def __init__(self, history: History) -> None:
         self._history = history
         self._before: dict[int, Snapshot] = {}
+        self._unfinished: dict[int, list[Snapshot]] = {}
 
     @property
     def _policy_takes(self) -> bool:
         return self._history.policy.enabled and self._history.policy.auto != "off"
 
     def prune_on_start(self) -> None:
-        """At the start of a run: let go of what retention lets go."""
+        """At the start of a run: delete what retention and limits delete in the whole project."""
         if self._history.policy.enabled:
-            self._carefully("prune", self._history.prune)
+            self._carefully("prune", self._history.prune_project)
+            self._attempt("snapshot", self._find_unfinished)
+
+    def _find_unfinished(self) -> None:
+        """Find what earlier runs took before a phase ran again that never completed: its completion clears them."""
+        for snapshot in self._history.list("pre_operation"):
+            number = snapshot.metadata.get("phase")
+            if isinstance(number, int):
+                self._unfinished.setdefault(number, []).append(snapshot)
 
     def backfill_approvals(self) -> None:
         """Take what is missing of approvals that were bound to texts where nobody was there to take it."""
@@ -103,8 +112,12 @@ class AutoSnapshotter:
         before = self._before.pop(phase.number, None)
         if not self.takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
             return
-        if before is not None and done:
-            self._carefully("prune", lambda: self._history.delete(before))
+        if done:
+            for snapshot in (*self._unfinished.pop(phase.number, ()), *([] if before is None else [before])):
+                self._delete(snapshot)
+
+    def _delete(self, snapshot: Snapshot) -> None:
+        self._carefully("prune", lambda: self._history.delete(snapshot))
 
     def takes(self, phase: Phase) -> bool:
         """Whether snapshots are taken around a phase: what it says itself wins."""
@@ -119,7 +132,8 @@ class AutoSnapshotter:
     def before_rerun(self, phase: Phase, why: str) -> None:
         """Before a phase runs again: what would be lost if that went wrong."""
         if self.takes(phase) and phase.number not in self._before:
-            taken = self._take("pre_operation", metadata={"operation": f"phase {phase.number} again: {why}"})
+            about = {"operation": f"phase {phase.number} again: {why}", "phase": phase.number}
+            taken = self._take("pre_operation", metadata=about)
             if taken is not None:
                 self._before[phase.number] = taken
 

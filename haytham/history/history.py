@@ -15,6 +15,7 @@ from haytham.events import Events
 from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
 from haytham.history.lookup import SnapshotQuery, parse_since, ref_text, resolve
+from haytham.history.schedule import parse_time
 from haytham.history.sizes import stored_sizes
 from haytham.history.snapshot import Snapshot, capture
 from haytham.history.snapshot_fields import SnapshotFields, parse_fields
@@ -119,11 +120,15 @@ class History:
             raise NotFound(f"session {self.session.session_id!r}", self.session.prefix)
         with self._archive.lock():
             record, is_new = capture(self._archive, kind, **facts)
-            if is_new:
-                retention.enforce_limits(self._archive, record.snapshot)
+            deleted = retention.after_take(self._archive, record.snapshot) if is_new else []
         if is_new:
             self._emit_taken(record.snapshot)
+        self._emit_deleted(deleted)
         return record.snapshot
+
+    def _emit_deleted(self, ids: Sequence[str]) -> None:
+        if ids:
+            self.events.emit("snapshots_deleted", snapshots=[*ids])
 
     def _emit_taken(self, snapshot: Snapshot) -> None:
         """Emit the event to handlers only: the record itself is stored."""
@@ -210,7 +215,7 @@ class History:
     def _is_interval_over(self, last: Snapshot | None) -> bool:
         since = self._started() if last is None else last.time
         interval = timedelta(minutes=self.policy.interval_minutes)
-        return since is not None and retention.parse_time(clock.now()) - retention.parse_time(since) >= interval
+        return since is not None and parse_time(clock.now()) - parse_time(since) >= interval
 
     def _started(self) -> str | None:
         """Return when the session was created, if its manifest can be read."""
@@ -372,9 +377,16 @@ class History:
         """Delete expired snapshots, or those older than an age (`30d`); return them. With `dry_run`, delete nothing."""
         age = parse_prune_args(older_than, kind)
         deleted = retention.prune(self._archive, dry_run=dry_run, age=age, kind=kind)
-        if deleted and not dry_run:
-            self.events.emit("snapshots_deleted", snapshots=[snapshot.id for snapshot in deleted])
+        if not dry_run:
+            self._emit_deleted([snapshot.id for snapshot in deleted])
         return deleted
+
+    def prune_project(self) -> None:
+        """Delete what rules and limits delete in all sessions of the project, and unused blobs."""
+        for session_id, ids in retention.apply_to_project(self._archive).items():
+            is_own = session_id == self.session.session_id
+            history = self if is_own else History(self._session(session_id), store=self._archive.store)
+            history._emit_deleted(ids)  # noqa: SLF001 - the same class
 
     def verify(self) -> Problems:
         """Return all problems of the history: records, blobs, parents, and snapshots that do not restore."""

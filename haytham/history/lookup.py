@@ -11,7 +11,8 @@ from haytham import clock
 from haytham.config.policy import KINDS
 from haytham.errors import AmbiguousSnapshot, InvalidArgument, NotFound, short_repr
 from haytham.history.catalog import recorded_sessions
-from haytham.history.retention import parse_duration, parse_time
+from haytham.history.retention import parse_duration
+from haytham.history.schedule import parse_time
 from haytham.history.snapshot import Snapshot
 from haytham.session import SessionDocuments
 

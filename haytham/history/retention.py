@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.errors import HaythamError, InvalidArgument
 from haytham.history import restore
 from haytham.history.catalog import SnapshotCatalog, recorded_sessions
+from haytham.history.schedule import make_schedule, parse_time, read_schedule, write_schedule
 from haytham.session import SessionDocuments
 from haytham.session.paths import MANIFEST, sessions_prefix
 
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _IN_SESSION = 4  # project, "history", "snapshots", session, and more
 _HELD_KINDS = frozenset({"manual", "final"})
+_COLLECTED_EVERY = 100  # snapshots
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|h|d|w)", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -61,10 +63,23 @@ def older_than(snapshots: Iterable[Snapshot], age: timedelta, now: str) -> list[
 
 
 def protected(snapshots: Sequence[Snapshot], kept: Collection[str], *, held: Collection[str] = _HELD_KINDS) -> set[str]:
-    """Return the ids that no rule deletes: the newest, the last of each approval, labelled, `held` kinds, `kept`."""
+    """Return the ids that no rule deletes.
+
+    The newest, the last of each approval, those before an unfinished operation, labelled, `held` kinds, and `kept`.
+    """
     approvals = {item.approval: item.id for item in snapshots if item.approval is not None}
     by_kind = {item.id for item in snapshots if item.label is not None or item.kind in held}
-    return {*by_kind, *approvals.values(), *kept, *(item.id for item in snapshots[-1:])}
+    return {*by_kind, *approvals.values(), *unfinished(snapshots), *kept, *(item.id for item in snapshots[-1:])}
+
+
+def unfinished(snapshots: Sequence[Snapshot]) -> set[str]:
+    """Return the ids of snapshots before an operation that neither succeeded nor failed: a killed process left them.
+
+    One that succeeds deletes its snapshot, and one that fails has a recovery snapshot, which names the one before.
+    """
+    failed = {item.metadata.get("before") for item in snapshots if item.kind == "recovery"}
+    before = [item for item in snapshots if item.kind == "pre_operation" and "operation" in item.metadata]
+    return {item.id for item in before if item.id not in failed}
 
 
 def excess(snapshots: Sequence[Snapshot], most: int, kept: Collection[str]) -> list[str]:
@@ -84,21 +99,21 @@ def parse_duration(text: object) -> timedelta:
         raise InvalidArgument("age", text, "one that a calendar has") from None
 
 
-def parse_time(time: str) -> datetime:
-    """Return the time of a record; without a zone it is UTC."""
-    parsed = datetime.fromisoformat(time)
-    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
-
-
 def prune(
-    archive: HistoryStore, *, dry_run: bool = False, age: timedelta | None = None, kind: str | None = None
+    archive: HistoryStore,
+    *,
+    dry_run: bool = False,
+    age: timedelta | None = None,
+    kind: str | None = None,
+    collect: bool = True,
 ) -> list[Snapshot]:
-    """Delete expired snapshots, or those older than an age; return them, oldest first."""
+    """Delete expired snapshots, or those older than an age, and unused blobs; return the snapshots, oldest first."""
     with archive.lock():
-        snapshots = archive.records.snapshots()
-        deleted = _select(archive, snapshots, age, kind)
+        deleted = _select(archive, archive.records.snapshots(), age, kind)
         if not dry_run:
-            remove(archive, [snapshot.id for snapshot in deleted])
+            remove(archive, [snapshot.id for snapshot in deleted], collect=False)
+            if collect:
+                collect_garbage(archive)
         return deleted
 
 
@@ -106,11 +121,13 @@ def _select(
     archive: HistoryStore, snapshots: list[Snapshot], age: timedelta | None, kind: str | None
 ) -> list[Snapshot]:
     """Return the snapshots that are deleted by the rules, or by an age."""
-    kept = archive.protected_ids() | fork_points(archive, [snapshot.id for snapshot in snapshots])
+    kept = archive.protected_ids()
     if age is None:
         ids = set(expired(snapshots, archive.policy.retention, now=clock.now(), kept=kept))
     else:
         ids = {snapshot.id for snapshot in older_than(snapshots, age, clock.now())} - protected(snapshots, kept)
+    if ids:
+        ids -= fork_points(archive, ids)
     return _confirm(archive, snapshots, [item for item in snapshots if item.id in ids and kind in (None, item.kind)])
 
 
@@ -156,20 +173,26 @@ def fork_points(archive: HistoryStore, ids: Collection[str]) -> set[str]:
     return points
 
 
-def remove(archive: HistoryStore, ids: Iterable[str]) -> None:
-    """Delete snapshots, pinned ones too, and blobs that no record names then. Call it holding the project's lock."""
+def remove(archive: HistoryStore, ids: Iterable[str], *, collect: bool = True) -> None:
+    """Delete snapshots, pinned ones too, and blobs that no record names then. Call it holding the project's lock.
+
+    Without `collect` the blobs stay until the next start of a run or `prune`.
+    """
     deleted = set(ids)
     if not deleted:
         return
     for snapshot_id in deleted & archive.pins():
         archive.unpin(snapshot_id)
     archive.records.remove([ref for ref in archive.records.refs() if ref.id in deleted])
-    collect_garbage(archive)
+    if collect:
+        collect_garbage(archive)
 
 
 def collect_garbage(archive: HistoryStore) -> int:
     """Delete the blobs that no record of the project names; none if a record is damaged. Return how many."""
     project = archive.session.project_id
+    if not archive.store.keys(f"{project}/history/", depth=3):  # nothing was ever taken
+        return 0
     try:
         used = [
             digest
@@ -192,32 +215,84 @@ def delete(archive: HistoryStore, snapshot_id: str) -> None:
         remove(archive, [snapshot_id])
 
 
-def enforce_limits(archive: HistoryStore, taken: Snapshot) -> None:
-    """Delete the oldest unprotected snapshots beyond the limits of the session and of the user."""
+def after_take(archive: HistoryStore, taken: Snapshot) -> list[str]:
+    """Delete what rules and limits delete now that a snapshot was taken; return the ids of this session's.
+
+    Nothing is listed while the schedule says that nothing is due.
+    """
     with archive.lock():
+        schedule, rules = read_schedule(archive), archive.policy.retention
+        deleted = [] if schedule is not None and not schedule.is_due(rules, taken) else _apply_rules(archive)
         if taken.number > archive.policy.max_snapshots:  # numbers are never used again, so that fewer are no excess
-            _limit_session(archive)
-        most = archive.policy.user_limit()
-        if most is not None:
-            _limit_user(archive, taken.user, most)
+            deleted += _limit_session(archive)
+        deleted += _limit_user(archive, taken.user)
+        if taken.number % _COLLECTED_EVERY == 0:  # for those who never start a run
+            collect_garbage(archive)
+        return deleted
 
 
-def _limit_session(archive: HistoryStore) -> None:
-    """Delete the session's oldest unprotected snapshots, manual and final ones last."""
+def apply_to_project(archive: HistoryStore) -> dict[str, list[str]]:
+    """Delete what rules and limits delete in all sessions of the project, and unused blobs; return ids by session.
+
+    In other sessions only what their schedule says is due.
+    """
+    deleted: dict[str, list[str]] = {}
+    with archive.lock():
+        for history in _project(archive):
+            name = history.session.session_id
+            try:
+                deleted[name] = _apply_all(history, is_own=history is archive)
+            except (HaythamError, OSError) as error:
+                log.warning("the history of session %s could not be pruned: %s", name, error)
+        collect_garbage(archive)
+    return {name: ids for name, ids in deleted.items() if ids}
+
+
+def _apply_all(archive: HistoryStore, *, is_own: bool) -> list[str]:
+    """Delete what rules and limits delete in a session; in one that is not our own only if that is due."""
+    schedule = None if is_own else read_schedule(archive)
+    if not archive.policy.enabled or (schedule is not None and not schedule.is_due(archive.policy.retention)):
+        return []
+    deleted = _apply_rules(archive) + _limit_session(archive)
+    users = {snapshot.user for snapshot in archive.records.snapshots()} if is_own else ()
+    return deleted + [snapshot_id for user in users for snapshot_id in _limit_user(archive, user)]
+
+
+def _apply_rules(archive: HistoryStore) -> list[str]:
+    """Delete the expired snapshots, and note when the next ones are due."""
+    deleted = [snapshot.id for snapshot in prune(archive, collect=False)]
+    rest, rules = archive.records.snapshots(), archive.policy.retention
+    schedule = make_schedule(rest, rules)
+    if schedule != read_schedule(archive):
+        write_schedule(archive, schedule)
+    return deleted
+
+
+def _limit_session(archive: HistoryStore) -> list[str]:
+    """Delete the session's oldest unprotected snapshots beyond its limit, manual and final ones last."""
     surplus = len(archive.records.refs()) - archive.policy.max_snapshots
-    if surplus > 0:
-        deletable = _deletable(archive, archive.records.snapshots())
-        deletable.sort(key=_is_held)
-        remove(archive, [snapshot.id for snapshot in deletable[:surplus]])
+    if surplus <= 0:
+        return []
+    deletable = _deletable(archive, archive.records.snapshots())
+    deletable.sort(key=_is_held)
+    deleted = [snapshot.id for snapshot in deletable[:surplus]]
+    remove(archive, deleted, collect=False)
+    return deleted
 
 
-def _limit_user(archive: HistoryStore, user: str | None, most: int) -> None:
-    """Delete a user's oldest unprotected snapshots in the project, manual and final ones last."""
+def _limit_user(archive: HistoryStore, user: str | None) -> list[str]:
+    """Delete a user's oldest unprotected snapshots in the project beyond their limit, manual and final ones last.
+
+    Return the ids of those of this session.
+    """
+    most = archive.policy.user_limit()
+    if most is None:
+        return []
     histories = [(history, history.records.snapshots()) for history in _project(archive)]
     own = sum(snapshot.user == user for _, snapshots in histories for snapshot in snapshots)
     surplus = own + _count_elsewhere(archive, user) - most
     if surplus <= 0:
-        return
+        return []
     deletable = [
         (snapshot, history)
         for history, snapshots in histories
@@ -226,7 +301,8 @@ def _limit_user(archive: HistoryStore, user: str | None, most: int) -> None:
     ]
     deletable.sort(key=lambda pair: (_is_held(pair[0]), pair[0].id.rpartition("-")[0], pair[0].number))
     for snapshot, history in deletable[:surplus]:
-        remove(history, [snapshot.id])
+        remove(history, [snapshot.id], collect=False)
+    return [snapshot.id for snapshot, history in deletable[:surplus] if history is archive]
 
 
 def _is_held(snapshot: Snapshot) -> bool:

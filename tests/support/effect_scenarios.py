@@ -639,7 +639,9 @@ PAST = [
     Scenario("delete_refused_pinned", "delete 1", (*GATE_2, "pin 1")),
     Scenario("delete_refused_forked", "delete 1 -s rain/2", (*GATE_2, "fork 1 --name cheaper")),
     Scenario("prune_by_the_rules", "prune", ROUTINE),
-    Scenario("prune_with_retention", "prune", (*started(ONE_OF_EACH), *ROUTINE[-6:])),
+    Scenario(
+        "prune_with_retention", "prune", (*started(ONE_OF_EACH), *ROUTINE[-6:-4], "pin 2", *ROUTINE[-4:], "unpin 2")
+    ),
     Scenario("prune_older_than", "prune --older-than 1m --kind routine", ROUTINE),
     Scenario("prune_pinned", "prune --older-than 0m --kind routine", (*ROUTINE, "pin 4")),
     Scenario("prune_dry_run", "prune --older-than 1m --dry-run", ROUTINE),
