@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError
@@ -113,11 +114,9 @@ class AutoSnapshotter:
         if not self.takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
             return
         if done:
-            for snapshot in (*self._unfinished.pop(phase.number, ()), *([] if before is None else [before])):
-                self._delete(snapshot)
-
-    def _delete(self, snapshot: Snapshot) -> None:
-        self._carefully("prune", lambda: self._history.delete(snapshot))
+            finished = [*self._unfinished.pop(phase.number, ()), *([] if before is None else [before])]
+            for snapshot_id in dict.fromkeys(snapshot.id for snapshot in finished):
+                self._carefully("prune", partial(self._history.delete, snapshot_id))
 
     def takes(self, phase: Phase) -> bool:
         """Whether snapshots are taken around a phase: what it says itself wins."""
