@@ -15,7 +15,7 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 WRITERS = {"storage/atomic.py", "storage/files.py", "storage/locks.py"}
 WRITERS |= {"cli/editor.py"}  # a text of ours that a person edits
 WRITERS |= {"app/trust.py", "app/workflows.py"}  # a user's own list of trust, and a copy of a workflow to edit
-ENVIRONMENT = {"app/settings.py", "app/trust.py"}  # who is acting, secrets to redact, where the list of trust is
+ENVIRONMENT = {"config/settings.py", "app/settings.py", "app/trust.py"}  # values of settings, who acts, secrets, trust
 
 # From the ground up; a room imports rooms below it, and modules of its own.
 FLOORS = [

@@ -16,6 +16,7 @@ from haytham.agents.base import Reply, Task
 from haytham.cli import context
 from haytham.cli.app import command_names
 from haytham.config import agent_spec
+from haytham.config.settings import setting_keys, variable_name, workspace_layer
 from haytham.contracts import lint
 from haytham.events import EVENT_TYPES
 
@@ -99,6 +100,27 @@ def test_every_key_of_a_workflow_is_explained():
     schema = json.loads((ROOT / "schemas" / "workflow.json").read_text(encoding="utf-8"))
     keys = {key for key in schema_keys(schema) if "checkpoint" not in key}  # the aliases are in a sentence
     assert sorted(first_column(section(page("workflow"), "## Keys"))) == sorted(keys)
+
+
+def test_every_variable_of_a_setting_is_explained():
+    """The table has the variable of each setting, those of retention once for all kinds."""
+    rows = dict(re.findall(r"^\| `(HAYTHAM_[^`]*)` \| `([^`]+)` \|$", page("settings"), re.MULTILINE))
+    kinds = re.compile(r"(retention\.)[a-z_]+\.")
+    keys = {kinds.sub(r"\1<kind>.", key) for key in setting_keys()}
+    assert rows == {variable_name(key): key for key in keys}
+
+
+def test_every_key_of_haytham_toml_is_explained():
+    """The table has each key and table that haytham.toml may have."""
+    keys = {key.partition(".")[0] for key in setting_keys()}
+    assert sorted(first_column(section(page("settings"), "## haytham.toml"))) == sorted(keys)
+
+
+def test_the_example_of_haytham_toml_is_allowed():
+    """Each line of the example sets what it says."""
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", page("settings"), re.MULTILINE | re.DOTALL)
+    values = workspace_layer(example.encode()).values
+    assert (values["snapshots.auto"], values["snapshots.retention.routine.keep_last"]) == ("every", 50)
 
 
 def test_every_key_of_an_agent_file_is_explained():

@@ -80,6 +80,7 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     if answer.decision == "changes" and not changes and not answer.comment.strip():
         raise InvalidRequest("say what is to change: -m COMMENTS or --change TEXT")
     gate, snapshotter = ReviewGate(documents), AutoSnapshotter(history)
+    _ = documents.read().settings  # a fault in them is told before anything changes
     if guard is None:
         _take_notes(history, memory, gate.bind_editor_decisions(by))
     plan = SessionPlan(documents.read())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from haytham.config.policy import BudgetLimits
+    from haytham.config.settings import Setting
     from haytham.errors import RefusedDecision
     from haytham.history.snapshot import Snapshot
     from haytham.session.derived import Decision, Summary
@@ -25,6 +26,15 @@ UNREADABLE = "unreadable"
 
 
 # A workspace.
+
+
+@dataclass(frozen=True)
+class SettingsReport:
+    """What is set for a session, or in a workspace without one: each setting with its source and place."""
+
+    project_id: str | None
+    session_id: str | None
+    settings: tuple[Setting, ...]
 
 
 @dataclass(frozen=True)

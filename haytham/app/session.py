@@ -16,7 +16,7 @@ from haytham.app.history import SessionHistory
 from haytham.app.log import EventFilter, EventLog
 from haytham.app.memory import session_memory
 from haytham.app.results import AgentFailure, MergeResult, Output, RepairReport, RestoreResult
-from haytham.app.settings import REPLAY, RunSettings, check_model, current_user, set_model
+from haytham.app.settings import REPLAY, RunSettings, check_model, check_settings, current_user, set_model
 from haytham.app.workflows import WorkflowUpdate
 from haytham.errors import (
     AmbiguousOutput,
@@ -202,6 +202,7 @@ class Session:
             raise InvalidRequest("say which workflow counts: --accept-workflow or --keep-workflow, not both")
         update = self._update_workflow(accept=accept_workflow, keep=keep_workflow)
         settings.save(self.documents)
+        check_settings(self.documents.read().settings)
         if trust_code:
             trust.trust(self.documents)
         return update
@@ -212,7 +213,7 @@ class Session:
         if source is None:
             return WorkflowUpdate()
         if accept:
-            workflows.check(source, replayed=(view.manifest.value.model or "").startswith(REPLAY))
+            workflows.check(source, replayed=(view.settings.model or "").startswith(REPLAY))
         with self.documents.store.run_lock(paths.session_lock(self.project_id, self.session_id)):
             return workflows.apply_update(self.documents, source, accept=accept)
 
@@ -392,7 +393,7 @@ class Session:
         view = self.documents.read()
         manifest, source = view.manifest.value, view.workflow_files()
         trusted = self.workspace.may_run_code(self.documents, strict=True)
-        agents = list_agents(view.phases, source, manifest.model, trusted=trusted)
+        agents = list_agents(view.phases, source, view.settings.model, trusted=trusted)
         return AgentList(manifest.workflow_type, manifest.origin, agents)
 
     def cost(self) -> CostReport:

@@ -1,6 +1,6 @@
 """What holds for a session until it is changed: its user, model, limits and the folder for recordings.
 
-Also who is acting, by the environment of this process. The only module of the library, beside trust, that reads it.
+Also who is acting, by the environment of this process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.agents.registry import load_agent
 from haytham.app import trust
-from haytham.errors import AgentError, InvalidArgument, InvalidRequest
+from haytham.config.settings import MODEL, check_key, keys_below, setting_keys
+from haytham.errors import AgentError, InvalidArgument, InvalidDocument, InvalidRequest, Problem
 from haytham.redact import environment_secrets
 from haytham.text import text_digest
 from haytham.usage import format_usd_exact
@@ -22,6 +23,7 @@ from haytham.usage import format_usd_exact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from haytham.config.settings import Setting, Settings
     from haytham.engine.invoke import RunOptions
     from haytham.session.session import SessionDocuments
 
@@ -29,7 +31,6 @@ log = logging.getLogger(__name__)
 
 REPLAY = "replay:"
 USER_VARIABLE = "HAYTHAM_USER"
-MEMORY_VARIABLE = "HAYTHAM_MEMORY_STORE"
 _LARGEST = 10**12  # dollars that a manifest can hold
 
 
@@ -76,14 +77,6 @@ def _login_name() -> str:
         return ""
 
 
-# Where notes are stored.
-
-
-def memory_store() -> str | None:
-    """Return the store of notes that the environment names; it wins over what workflows say."""
-    return os.environ.get(MEMORY_VARIABLE, "").strip() or None
-
-
 # How agents are called.
 
 
@@ -97,6 +90,28 @@ def check_model(model: str | None) -> str | None:
     except (AgentError, InvalidArgument) as error:
         raise InvalidRequest(str(error)) from None
     return model
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise an error of its place for a model that does not exist, which the environment or haytham.toml names."""
+    setting = settings.get(MODEL)
+    if setting.source not in ("environment", "workspace"):
+        return
+    try:
+        check_model(setting.value)
+    except InvalidRequest as error:
+        if setting.source == "environment":
+            raise InvalidRequest(f"{setting.place} names what cannot be used: {error}") from None
+        file, _, line = setting.place.partition(":")
+        raise InvalidDocument([Problem(str(error), int(line), file=file)]) from None
+
+
+def list_settings(settings: Settings, key: str | None = None) -> tuple[Setting, ...]:
+    """Return all settings, those of a group, or one; InvalidArgument if there is none of that name."""
+    keys = setting_keys() if key is None else keys_below(key)
+    if key is not None and not keys:
+        check_key(key)
+    return tuple(settings.get(name) for name in keys)
 
 
 @dataclass(frozen=True)
@@ -147,7 +162,12 @@ class RunSettings:
         return {**limits, **self.recording}
 
     def store(self, documents: SessionDocuments) -> None:
-        """Store limits and the folder for recordings with a session; naming a folder allows writing there."""
+        """Store limits and the folder for recordings with a session; naming a folder allows writing there.
+
+        What is set here counts before the environment for as long as `documents` are used.
+        """
+        named = [MODEL] if self.model is not None else []
+        documents.flags |= {*named, *(f"budget.{name}" for name in self.limits)}
         if self.as_manifest:
             documents.update_manifest(self.as_manifest)
         if self.record is not None:
@@ -172,7 +192,7 @@ class RunSettings:
         from haytham.agents.replay import Recorder  # noqa: PLC0415 - only where something runs
         from haytham.engine.invoke import RunOptions  # noqa: PLC0415 - brings asyncio
 
-        model = documents.read().manifest.value.model or ""
+        model = documents.read().settings.model or ""
         folder, secrets = self.record or _allowed_folder(documents), environment_secrets(os.environ)
         return RunOptions(
             model=model if model.startswith(REPLAY) else None,

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING
 
 from haytham.agents.registry import declared_models, find_modules, runs_code
 from haytham.config.agent_spec import INHERIT, read_agent
+from haytham.config.settings import MODEL
 from haytham.errors import HaythamError
 from haytham.memory.factory import FILES, is_note_store_registered
 from haytham.session.inputs import agent_texts
+from haytham.session.settings import read_settings
 from haytham.storage.factory import OURS, is_registered
 from haytham.text import text_digest
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from haytham.config.policy import SnapshotPolicy
+    from haytham.config.settings import Settings
     from haytham.session import SessionDocuments
     from haytham.session.view import SessionView
 
@@ -40,22 +43,26 @@ _STARTS = ("__main__.py", "index.js")  # what an interpreter runs of a folder th
 
 
 def may_run_code(session: SessionDocuments) -> bool:
-    """Return whether the session needs trust (code, or a store of its own) and is on the list."""
-    return _needs_trust(session) and _is_listed(session)
+    """Return whether the session needs trust (code, or a store of its own) and is on the list.
+
+    A model that the environment names is trusted, but not the code of a workflow from elsewhere.
+    """
+    if _needs_trust(session):
+        return _is_listed(session)
+    return session.read().settings.get(MODEL).source == "environment"
 
 
 def may_open_history(session: SessionDocuments) -> bool:
     """Return whether the session's history may be opened in a place of its own; False if it is in none."""
     try:
-        policy = session.read().workflow.policy
-        return _has_own_place(policy) and may_run_code(session)
+        return _has_own_place(session.read().settings.policy) and may_run_code(session)
     except (HaythamError, OSError):
         return False
 
 
 def may_name_model(session: SessionDocuments) -> bool:
     """Return whether naming a model trusts nothing else: the workflow runs no code, or is on the list."""
-    return not _leads_elsewhere(session.read()) or _is_listed(session)
+    return not _leads_elsewhere(session, session.read()) or _is_listed(session)
 
 
 def trust(session: SessionDocuments) -> None:
@@ -111,16 +118,21 @@ def _find_source(folder: str) -> machinery.FileFinder:
 
 
 def _needs_trust(session: SessionDocuments) -> bool:
-    """Return whether a session runs code of its workflow or model, or stores its history in a place of its own."""
+    """Return whether a session runs code that is stored with it, or stores its history in a place of its own."""
     view = session.read()
-    model = view.manifest.value.model
-    return (model is not None and runs_code(model)) or _leads_elsewhere(view)
+    model = _stored(session, view).model
+    return (model is not None and runs_code(model)) or _leads_elsewhere(session, view)
 
 
-def _leads_elsewhere(view: SessionView) -> bool:
-    """Return whether an agent's model is code, or the workflow names a place or a store for history or notes."""
-    policy, models = view.workflow.policy, _models(view)
-    return _has_own_place(policy) or _note_store(view) != FILES or any(map(runs_code, models))
+def _stored(session: SessionDocuments, view: SessionView) -> Settings:
+    """Return the settings of manifest, workflow and workspace, which may come from elsewhere."""
+    return read_settings(session.store, view.workflow, view.manifest.value, environment=False)
+
+
+def _leads_elsewhere(session: SessionDocuments, view: SessionView) -> bool:
+    """Return whether an agent's model is code, or a place or a store for history or notes is named."""
+    stored = _stored(session, view)
+    return _has_own_place(stored.policy) or _note_store(stored) != FILES or any(map(runs_code, _models(view)))
 
 
 def _has_own_place(policy: SnapshotPolicy) -> bool:
@@ -128,9 +140,9 @@ def _has_own_place(policy: SnapshotPolicy) -> bool:
     return policy.storage_path is not None or policy.storage_type not in OURS
 
 
-def _note_store(view: SessionView) -> str:
-    """Return the store of notes that a workflow uses; that of files if it uses none."""
-    return view.workflow.memory.store if view.workflow.memory.enabled else FILES
+def _note_store(settings: Settings) -> str:
+    """Return the store of notes that is used; that of files if none is."""
+    return settings.memory.store if settings.memory.enabled else FILES
 
 
 def _models(view: SessionView) -> set[str]:
@@ -146,13 +158,14 @@ def _is_listed(session: SessionDocuments) -> bool:
 
 def _key(session: SessionDocuments) -> str:
     view = session.read()
-    value, kind = view.manifest.value, view.workflow.policy.storage_type
-    models = sorted({value.model or "", *_models(view)})
+    stored = _stored(session, view)
+    model, kind = stored.model or "", stored.policy.storage_type
+    models = sorted({model, *_models(view)})
     models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
-    notes = _note_store(view)
+    notes = _note_store(stored)
     models += [] if notes == FILES or is_note_store_registered(notes) else [f"python:{notes}"]
     code = code_digests(models, base=getattr(session.store, "base", None))
-    return text_digest("\n".join([f"{value.workflow} {value.model or ''}", *code]))
+    return text_digest("\n".join([f"{view.manifest.value.workflow} {model}", *code]))
 
 
 # The files that would run.

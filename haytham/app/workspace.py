@@ -14,9 +14,9 @@ from haytham.app.history import is_in_session
 from haytham.app.memory import open_notebook
 from haytham.app.projects import Projects, default_name
 from haytham.app.repair import validate_path
-from haytham.app.results import SessionListing
+from haytham.app.results import SessionListing, SettingsReport
 from haytham.app.session import Session
-from haytham.app.settings import RunSettings, current_user, local_identity
+from haytham.app.settings import REPLAY, RunSettings, check_settings, current_user, list_settings, local_identity
 from haytham.app.statistics import collect_statistics
 from haytham.app.status import cost_report
 from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
@@ -39,6 +39,7 @@ from haytham.session import paths
 from haytham.session.plan import summarize
 from haytham.session.repair import STARTED
 from haytham.session.session import SessionDocuments
+from haytham.session.settings import read_settings
 from haytham.session.validate import history_folders, is_history, validate_tree
 from haytham.storage.base import bytes_digest
 from haytham.storage.files import FileStore
@@ -119,9 +120,11 @@ class Workspace:
         if settings is None:
             settings = RunSettings.of(model=model, max_cost=max_cost, max_tokens=max_tokens, record=record)
         _check_idea(idea, project)
-        source, owner = resolve_workflow(workflow), current_user(user)
+        source, owner, usual = resolve_workflow(workflow), current_user(user), read_settings(self.store)
+        if settings.model is None:
+            check_settings(usual)
         if workflow is not None:
-            workflows.check(source, replayed=settings.is_replay)
+            workflows.check(source, replayed=(settings.model or usual.model or "").startswith(REPLAY))
         chosen = choose_mode(source, mode)
         project_id = self._project(idea, owner, mode=mode, name=name, project=project)
         documents = self.documents(project_id, clock.new_id())
@@ -287,6 +290,17 @@ class Workspace:
         """Return the snapshots of all sessions."""
         return AllHistories(self.store, may_run_code=self.may_run_code)
 
+    def settings(self, key: str | None = None, *, session: str | None = None) -> SettingsReport:
+        """Return what is set, and where: all, a group or one; for a session, by default the one saved last.
+
+        Without any session, what holds for the next one. InvalidArgument for a setting that there is not.
+        """
+        if session is None and not self.folders():
+            return SettingsReport(None, None, list_settings(read_settings(self.store), key))
+        documents = self.session(session).documents
+        found = list_settings(documents.read().settings, key)
+        return SettingsReport(documents.project_id, documents.session_id, found)
+
     def costs(self) -> tuple[tuple[CostReport, ...], tuple[HaythamError | OSError, ...]]:
         """Return what each session has spent, and what is wrong with those that cannot be read."""
         reports, faults = [], []
@@ -310,7 +324,8 @@ class Workspace:
         """Return the agents of a workflow, and which model would answer for each in a new session."""
         source = resolve_workflow(workflow)
         require_agents(source)
-        agents = list_agents(source.workflow.phases, source, model, trusted=True)
+        usual = read_settings(self.store).model if model is None else model
+        agents = list_agents(source.workflow.phases, source, usual, trusted=True)
         return AgentList(source.workflow.name, source.origin, agents)
 
     def validate(self) -> ValidationReport:

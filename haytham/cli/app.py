@@ -95,6 +95,7 @@ _COMMANDS = {
     "list": "look:list_",
     "show": "look:show",
     "cost": "cost:cost",
+    "config": "config:config",
     "log": "log:log",
     "stats": "stats:stats",
     "agents": "agents:agents",

@@ -1,4 +1,4 @@
-"""Check the values of a workflow against schemas/workflow.json, with a plain sentence for each fault."""
+"""Check the values of a workflow, or other settings, against a JSON Schema, with a plain sentence for each fault."""
 
 from __future__ import annotations
 
@@ -37,14 +37,23 @@ _ALLOWED: dict[str, Callable[[Any], str]] = {
 }
 
 
-def check_schema(facts: Any, lines: Mapping[Path, int], file: str) -> None:
-    """Raise InvalidDocument with every fault that the schema finds."""
-    if _is_valid()(facts):
+def check_schema(facts: Any, lines: Mapping[Path, int], file: str, *, schema: Mapping[str, Any] | None = None) -> None:
+    """Raise InvalidDocument with every fault that a schema finds, that of workflow.yaml if none is given."""
+    if _is_valid()(facts) if schema is None else compile_validator(schema)(facts):
         return
-    errors = islice(_validator().iter_errors(facts), _MOST_ERRORS)
+    errors = islice((_validator() if schema is None else _new_validator(schema)).iter_errors(facts), _MOST_ERRORS)
     problems = [problem for error in errors for problem in islice(_problems(error, lines, file), _MOST_ERRORS)]
     if problems:
         raise InvalidDocument(problems)
+
+
+def value_fault(schema: Mapping[str, Any], value: Any) -> str | None:
+    """Return what a schema allows, if it does not allow a value; else None."""
+    error = None if compile_validator(schema)(value) else next(iter(_new_validator(schema).iter_errors(value)), None)
+    if error is None:
+        return None
+    allowed = _ALLOWED.get(error.validator)
+    return str(error.message)[:_LONGEST_MESSAGE] if allowed is None else allowed(error.validator_value)
 
 
 def key_problem(message: str, path: Path, lines: Mapping[Path, int], file: str) -> Problem:
@@ -94,12 +103,16 @@ def _is_valid() -> Check:
 
 @lru_cache(maxsize=1)
 def _validator() -> Draft202012Validator:
+    return _new_validator(workflow_schema())
+
+
+def _new_validator(schema: Mapping[str, Any]) -> Draft202012Validator:
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - only where a workflow is wrong
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
     rules = {"uniqueItems": _check_unique}
     made: Any = validators.extend(Draft202012Validator, rules, type_checker=types)  # type: ignore[no-untyped-call]
-    validator: Draft202012Validator = made(workflow_schema())
+    validator: Draft202012Validator = made(schema)
     return validator
 
 

@@ -138,7 +138,7 @@ class DriftMonitor:
         """Judge the run; signals that came on make one recovery snapshot and one event together."""
         view = self._session.read()
         self._observe(view)
-        policy = view.workflow.drift
+        policy = view.settings.drift
         signals = judge(self._fold, policy, now=clock.now()).signals
         begun = [signal for signal in signals if signal not in self._on]
         self._on = signals

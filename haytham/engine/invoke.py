@@ -147,7 +147,7 @@ class AgentInvoker:
             raise InvalidDocument(lost)
         self._spend.start_run()
         view = self._session.read()
-        self._limits, self.default_model = view.limits, view.manifest.value.model
+        self._limits, self.default_model = view.limits, view.settings.model
         self._before, self._taken = self._spend.read().total, {}
 
     @property
@@ -201,7 +201,7 @@ class AgentInvoker:
 
     def check_code(self, plan: SessionPlan, retry: int | None) -> None:
         """Refuse a callable of a phase that will run and cannot be imported, and untrusted code of a phase to retry."""
-        self.default_model = plan.view.manifest.value.model
+        self.default_model = plan.view.settings.model
         for entry in plan.phases:
             is_retried = entry.state.phase.number == retry
             if is_retried or entry.next_action.action in _RUNS:

@@ -183,7 +183,7 @@ class Runner:
             plan = self._plan(None)
         self._reporter.report_refused(plan)
         self._session.use_plan(plan)
-        self._invoker.default_model = plan.view.manifest.value.model
+        self._invoker.default_model = plan.view.settings.model
         return plan
 
     def _plan(self, previous: SessionPlan | None) -> SessionPlan:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.cache import LruCache
-from haytham.config.policy import SnapshotPolicy
 from haytham.config.workflow import FILE, parse_workflow
 from haytham.errors import HaythamError, HistoryDisabled, InvalidArgument, InvalidDocument, Problem
 from haytham.history.blobs import BlobStore
@@ -28,6 +27,7 @@ from haytham.history.snapshot import Snapshot, SnapshotManifest, parse_manifest,
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import check_value, render_verified
 from haytham.markdown.schema import load_schema
+from haytham.session.settings import read_settings
 from haytham.storage.base import ABSENT, Append, Batch, Delete, Write, bytes_digest, cache_of, commit
 from haytham.validation import require_text
 
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from haytham.config.policy import SnapshotPolicy
+    from haytham.config.settings import Settings
+    from haytham.config.workflow import Workflow
     from haytham.session import SessionDocuments
     from haytham.storage.base import Store
 
@@ -363,23 +366,28 @@ class HistoryStore:
         self.shielded: set[str] = set()  # snapshots that an operation under way may have to restore
         self._name = f"{session.project_id}/{session.session_id}"
 
-    @cached_property
+    @property
     def policy(self) -> SnapshotPolicy:
-        """The policy of the session's workflow; if that cannot be read, of the only workflow in the project."""
-        try:
-            return self.session.read().workflow.policy
-        except (HaythamError, OSError):
-            return self._policy_of_copies()
+        """The snapshot policy that holds for the session."""
+        return self._settings.policy
 
-    def _policy_of_copies(self) -> SnapshotPolicy:
+    @cached_property
+    def _settings(self) -> Settings:
+        """The settings of the session; if it cannot be read, of the only workflow in the project."""
+        try:
+            view = self.session.read()
+            _ = view.workflow
+        except (HaythamError, OSError):
+            return read_settings(self.session.store, self._only_workflow())
+        return view.settings
+
+    def _only_workflow(self) -> Workflow | None:
         store, prefix = self.session.store, f"{self.session.project_id}/workflows/"
         copies = [key for key in store.keys(prefix, depth=2) if key.endswith(f"/{FILE}")]
         try:
-            return (
-                parse_workflow(store.read(copies[0]), file=copies[0]).policy if len(copies) == 1 else SnapshotPolicy()
-            )
+            return parse_workflow(store.read(copies[0]), file=copies[0]) if len(copies) == 1 else None
         except (HaythamError, OSError):
-            return SnapshotPolicy()
+            return None
 
     @cached_property
     def store(self) -> Store:
@@ -392,7 +400,14 @@ class HistoryStore:
         from haytham.storage.factory import open_store  # noqa: PLC0415 - only where the workflow names another place
 
         base = getattr(self.session.store, "base", Path())
-        return open_store(policy.storage_type, path=policy.storage_path, base=base, may_run_code=self._may_run_code)
+        may_run_code = self._may_run_code or self._is_named_here
+        return open_store(policy.storage_type, path=policy.storage_path, base=base, may_run_code=may_run_code)
+
+    @property
+    def _is_named_here(self) -> bool:
+        """Whether nothing but the environment names the store: who sets it trusts it."""
+        sources = {self._settings.get(f"snapshots.{name}").source for name in ("storage_type", "storage_path")}
+        return sources <= {"environment", "default"}
 
     def check_store(self) -> None:
         """Raise InvalidDocument, with the line of the setting, if the store cannot be opened."""
@@ -402,11 +417,20 @@ class HistoryStore:
             if self.store is not self.session.store:
                 self.store.ensure_folder(f"{self.session.project_id}/")
         except (HaythamError, OSError) as error:
-            workflow = self.session.read().workflow
             way = "" if self._may_run_code else "; if you trust the workflow: haytham resume --trust"
-            line, label = workflow.lines.get(("checkpointing",), 1), "checkpointing"
-            message = f"the history cannot be opened: {error}{way}"
-            raise InvalidDocument([Problem(message, line, label=label, file=workflow.file)]) from None
+            raise InvalidDocument([self._store_problem(f"the history cannot be opened: {error}{way}")]) from None
+
+    def _store_problem(self, message: str) -> Problem:
+        """Return a problem with the place of the setting that names the store."""
+        names = [self._settings.get(f"snapshots.{name}") for name in ("storage_path", "storage_type")]
+        setting = next((setting for setting in names if setting.source not in ("workflow", "default")), None)
+        if setting is None:
+            workflow = self.session.read().workflow
+            return Problem(
+                message, workflow.lines.get(("checkpointing",), 1), label="checkpointing", file=workflow.file
+            )
+        file, _, line = setting.place.partition(":")
+        return Problem(message, int(line) if line else None, label=setting.key, file=file)
 
     @cached_property
     def records(self) -> SnapshotCatalog:

@@ -62,6 +62,7 @@ class SessionDocuments:
         self.store = store
         self.events = Events(store, self.prefix + paths.EVENTS)
         self.is_manifest_behind = False
+        self.flags: frozenset[str] = frozenset()  # settings that a flag of this process stored in the manifest
         self._documents = DocumentRepository(store)
         self._is_swept = False
         self._run: _RunState | None = None
@@ -129,7 +130,9 @@ class SessionDocuments:
 
     def view(self, documents: DocumentRepository) -> SessionView:
         """Return a view of the session over a repository of documents."""
-        return SessionView(documents, self.project_id, self.session_id, self.prefix)
+        view = SessionView(documents, self.project_id, self.session_id, self.prefix)
+        view.flags = self.flags
+        return view
 
     def read_consistently(self, compute: Callable[[SessionView], T]) -> T:
         """Return what `compute` makes of documents that all existed at one moment.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from haytham.config.settings import FILE as SETTINGS
 from haytham.config.workflow import FILE, parse_workflow
 from haytham.errors import HaythamError, InvalidDocument, Problem
 from haytham.session import paths
@@ -20,6 +21,7 @@ from haytham.session.documents import DocumentRepository
 from haytham.session.models import MODELS
 from haytham.session.plan import summarize
 from haytham.session.session import SessionDocuments
+from haytham.session.settings import read_settings
 from haytham.session.spend_log import SpendLog
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def validate_tree(store: SessionStore, prefix: str = "") -> ValidationReport:
     all_keys = [key for key in store.keys(_top(prefix)) if not is_history(key, histories)]
     keys = [key for key in all_keys if (key + "/").startswith(prefix) or key == prefix]
     kinds = {key: schema_for_path(key) for key in keys}
-    problems: list[Problem] = []
+    problems: list[Problem] = _settings_problems(store) if SETTINGS in keys else []
     for key, kind in kinds.items():
         problems += _document_problems(store, key, kind)
     for project_id, session_id in paths.session_folders(all_keys):
@@ -61,12 +63,22 @@ def validate_tree(store: SessionStore, prefix: str = "") -> ValidationReport:
     return ValidationReport(sum(kind is not None for kind in kinds.values()), tuple(ordered))
 
 
+def _settings_problems(store: SessionStore) -> list[Problem]:
+    """Return what is wrong with haytham.toml."""
+    try:
+        read_settings(store, environment=False)
+    except InvalidDocument as error:
+        return list(error.problems)
+    return []
+
+
 def history_folders(store: SessionStore) -> list[str]:
     """Return the folders among the projects that workflows there name for their histories (`storage_path`)."""
     base = getattr(store, "base", None)
     if base is None:
         return []
-    paths = {policy.storage_path for policy in _policies(store) if policy.storage_path is not None}
+    policies = [*_policies(store), *_workspace_policy(store)]
+    paths = {policy.storage_path for policy in policies if policy.storage_path is not None}
     folders = [os.path.relpath(os.path.realpath(base / path), base) for path in paths if "\0" not in path]
     return [f"{folder}/" for folder in folders if folder != "." and not folder.startswith("..")]
 
@@ -79,6 +91,14 @@ def _policies(store: SessionStore) -> Iterator[SnapshotPolicy]:
             for key in keys:
                 with suppress(HaythamError, OSError):
                     yield parse_workflow(store.read(key), file=key).policy
+
+
+def _workspace_policy(store: SessionStore) -> list[SnapshotPolicy]:
+    """Return the policy of the environment and the workspace; one that cannot be read is reported elsewhere."""
+    try:
+        return [read_settings(store).policy]
+    except (HaythamError, OSError):
+        return []
 
 
 def is_history(key: str, folders: list[str]) -> bool:

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from haytham.config.policy import BudgetLimits
 from haytham.config.workflow import FILE, Workflow, WorkflowFiles, parse_workflow, read_text, shipped_workflow
-from haytham.errors import (
-    InvalidArgument,
-    InvalidDocument,
-    NotFound,
-    Problem,
-    conflict_problems,
-    short_repr,
-)
+from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, conflict_problems, short_repr
 from haytham.session import paths
 from haytham.session.derived import (
     ConflictingDecision,
@@ -34,6 +26,7 @@ from haytham.session.models import (
     TaskRecord,
     UserFeedback,
 )
+from haytham.session.settings import read_settings
 from haytham.session.spend_log import BudgetDenial, SpendLog, SpendSummary
 from haytham.text import conflict_lines, text_digest
 from haytham.validation import matches_format
@@ -41,6 +34,8 @@ from haytham.validation import matches_format
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from haytham.config.policy import BudgetLimits
+    from haytham.config.settings import Settings
     from haytham.config.workflow import Phase
     from haytham.session.derived import Decision
     from haytham.session.documents import D, DocumentRepository, StoredDocument
@@ -75,7 +70,7 @@ class SessionView:
     """A session's documents, each read once, on first use; each call makes a new view."""
 
     def __init__(self, shelf: DocumentRepository, project_id: str, session_id: str, prefix: str) -> None:
-        self.prefix = prefix
+        self.prefix, self.flags = prefix, frozenset[str]()
         self._shelf = shelf
         self._found: dict[str, StoredDocument[Any] | None] = {}
         self._heads: dict[str, StoredDocument[OutputHeader] | None] = {}
@@ -326,13 +321,15 @@ class SessionView:
         outputs = ((agent, self._find(AgentOutput, prefix + paths.output_file(agent))) for agent in agents)
         return {agent: document for agent, document in outputs if document is not None}
 
+    @cached_property
+    def settings(self) -> Settings:
+        """Return what holds for the session, whoever says so."""
+        return read_settings(self._shelf.store, self.workflow, self.manifest.value, flags=self.flags)
+
     @property
     def limits(self) -> BudgetLimits:
-        """Return what the session may spend: by its manifest, else by its workflow."""
-        usual, own = self.workflow.limits, self.manifest.value
-        cost = usual.max_cost if own.max_cost is None else float(own.max_cost)
-        tokens = usual.max_tokens if own.max_tokens is None else own.max_tokens
-        return BudgetLimits(cost, tokens, usual.warn_at)
+        """Return what the session may spend."""
+        return self.settings.limits
 
     def spending(self) -> SpendSummary:
         """Return what the session has spent."""

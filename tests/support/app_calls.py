@@ -108,6 +108,11 @@ def retry(workspace, given):
     session.retry(given["phase"], anyway=given["anyway"], by=given["user"], settings=settings_of(given))
 
 
+def config(workspace, given):
+    """Look at settings."""
+    workspace.settings(given["key"], session=given["session_name"])
+
+
 # Deciding.
 
 
@@ -316,6 +321,7 @@ CALLS = {
     "status": lambda workspace, given: workspace.session(given["session_name"]).status(),
     "list": lambda workspace, _given: workspace.list(),
     "show": show,
+    "config": config,
     "cost": cost,
     "log": log,
     "stats": stats,

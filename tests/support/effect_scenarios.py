@@ -108,6 +108,7 @@ def editor(*changes, code=0):
     return Write("editor.py", f"CHANGES = {changes!r}\nCODE = {code}\n{EDITOR}")
 
 
+TOML = 'model = "worksheet"\n[snapshots]\nauto = "every"\n[budget]\nmax_cost = 5\n'
 NO_SNAPSHOTS = "checkpointing: {auto: 'off'}"
 SMALL = workflow()
 PLAIN = workflow(NO_SNAPSHOTS)
@@ -238,6 +239,17 @@ RUN = [
     Scenario("run_refused_invalid_limit", f"run {IDEA} --max-cost little"),
 ]
 RESUME = [
+    Scenario("config", "config", (Write("projects/haytham.toml", TOML), *started(None, "--max-cost 9"))),
+    Scenario("config_without_a_session", "config snapshots.auto --json", (Write("projects/haytham.toml", TOML),)),
+    Scenario(
+        "config_json",
+        "config budget --json",
+        started(None, "--max-cost 9"),
+        environment={"HAYTHAM_BUDGET_WARN_AT": "0.5"},
+    ),
+    Scenario("config_refused_unknown", "config snapshots.auot", GATE_1),
+    Scenario("config_refused_variable", "config", GATE_1, environment={"HAYTHAM_SNAPSHOTS_AUTO": "often"}),
+    Scenario("config_refused_file", "config", (*GATE_1, Write("projects/haytham.toml", "\n[snapshots]\nauto = 1\n"))),
     Scenario("resume_built_in_second_phase", "resume", (BUILT_IN, "approve")),
     Scenario("resume_at_a_gate", "resume", GATE_1),
     Scenario("resume_at_a_gate_json", "resume --json", GATE_1),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from haytham import History
+from haytham.config.settings import Settings
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import NotFound
 from haytham.session import SessionDocuments
@@ -91,7 +92,8 @@ def past(session, **given):
 def lenient(session):
     """The session's history under a policy without rules, as it was before its workflow got some."""
     history = past(session)
-    history._archive.policy = replace(history.policy, retention={})
+    history._archive._settings = settings = Settings([])
+    settings.policy = replace(past(session).policy, retention={})
     return history
 
 
