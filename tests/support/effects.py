@@ -315,7 +315,11 @@ def _snapshot(before, after):
 
 def _blobs(tokens, before, after):
     """The bytes of snapshots that were added, by digest, and how many were removed."""
-    added = [tokens.put(f"added {name}, {len(after[name])} bytes\n") for name in after.keys() - before if BLOBS in name]
+    records = b"".join(data for name, data in after.items() if "/history/snapshots/" in name)
+    names = [name for name in after.keys() - before if BLOBS in name]
+    used = [name for name in names if name.rpartition("/")[2].removesuffix(".gz").encode() in records]
+    added = [tokens.put(f"added {name}, {len(after[name])} bytes\n") for name in used]
+    added += [f"added a blob of a deleted snapshot, {len(after[name])} bytes\n" for name in set(names) - set(used)]
     gone = [f"removed a blob, {len(before[name])} bytes\n" for name in before.keys() - after if BLOBS in name]
     changed = [name for name in before.keys() & after if BLOBS in name and before[name] != after[name]]
     assert not changed, changed
