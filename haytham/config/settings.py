@@ -32,6 +32,7 @@ MODEL = "model"
 _PREFIX = "HAYTHAM_"
 _ALIASES = {"snapshots": "checkpointing"}
 _MODEL_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 1000}
+_RETENTION = "snapshots.retention."  # a kind whose rule is empty has no limits
 LARGEST = 256 * 1024
 _SWITCHES = {**dict.fromkeys(("true", "yes", "on", "1"), True), **dict.fromkeys(("false", "no", "off", "0"), False)}
 _NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,18})?", re.ASCII)
@@ -137,7 +138,7 @@ def combine(*layers: Layer) -> Settings:
 def _put(facts: dict[str, Any], path: Sequence[str], value: Any) -> None:
     for name in path[:-1]:
         facts = facts.setdefault(name, {})
-    facts[path[-1]] = value
+    facts[path[-1]] = dict(value) if isinstance(value, dict) else value
 
 
 # Keys.
@@ -324,7 +325,7 @@ def _line(lines: Mapping[Path, int], path: Path) -> int:
 
 def _flatten(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in facts.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (value or prefix != _RETENTION):
             yield from _flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
