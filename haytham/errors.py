@@ -446,9 +446,9 @@ class WorkflowChanged(HaythamError, RuntimeError):
 class HistoryDisabled(HaythamError, RuntimeError):
     """A session keeps no snapshots."""
 
-    def __init__(self, name: str, action: str) -> None:
+    def __init__(self, name: str, action: str, place: str = "workflow.yaml") -> None:
         super().__init__(
-            f"cannot {action}: snapshots of session {name} are off; set snapshots.enabled: true in workflow.yaml"
+            f"cannot {action}: snapshots of session {name} are off; set snapshots.enabled: true in {place}"
         )
 
 

@@ -141,3 +141,19 @@ def test_only_a_phase_that_becomes_completed_takes_a_snapshot(tmp_path):
         for status in ("in_progress", "completed", "completed", "failed", "completed"):
             CheckpointManager(tmp_path).save_checkpoint(*NAMES, status, [])
     assert kinds(session) == ["phase", "phase"]
+
+
+def test_what_a_handler_of_a_snapshot_saves_takes_no_snapshot(tmp_path):
+    """A handler that saves its count at each snapshot is called once a save, and not for ever."""
+    session_at_start(tmp_path, "{auto: every, frequency: 1}")
+    public, counts = Workspace(tmp_path).session("p/s"), []
+
+    def count(_event):
+        counts.append(1)
+        public.update_state({"task": {"current": f"counted {len(counts)}"}})
+
+    public.documents.events.on("snapshot_saved", count)
+    with at(1):
+        public.update_state({"summary": "one"})
+        public.update_state({"summary": "two"})
+    assert (len(counts), public.state["task"]["current"]) == (2, "counted 2")

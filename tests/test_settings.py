@@ -9,7 +9,7 @@ import pytest
 from haytham import CheckpointManager, History, Phase, Workflow, Workspace
 from haytham.app.settings import RunSettings
 from haytham.config.settings import environment_layer, setting_keys, variable_name, workspace_layer
-from haytham.errors import InvalidArgument, InvalidDocument, SessionNotFound
+from haytham.errors import HistoryDisabled, InvalidArgument, InvalidDocument, SessionNotFound
 from support.cli_runner import haytham
 from support.history_workers import new_session, past
 
@@ -261,3 +261,30 @@ def test_settings_of_an_unknown_session_are_refused(tmp_path):
     Workspace(tmp_path).start("Barrels", workflow=workflow())
     with pytest.raises(SessionNotFound):
         Workspace(tmp_path).settings(session="nowhere")
+
+
+@pytest.mark.parametrize(("variable", "place"), [(True, "HAYTHAM_SNAPSHOTS_ENABLED"), (False, r"haytham\.toml:2")])
+def test_snapshots_are_switched_off_for_a_process_or_a_workspace(tmp_path, monkeypatch, variable, place):
+    """No snapshot is taken by policy, and one by hand is refused with the place of the setting."""
+    workspace = Workspace(tmp_path)
+    if variable:
+        monkeypatch.setenv("HAYTHAM_SNAPSHOTS_ENABLED", "no")
+    else:
+        say(workspace, "[snapshots]\nenabled = false\n")
+    session = workspace.start("Barrels", workflow=workflow())
+    assert (session.run().status, session.history.list()) == ("completed", [])
+    with pytest.raises(HistoryDisabled, match=f"enabled: true in {place}"):
+        session.history.take()
+
+
+def test_variables_change_the_policy(tmp_path, monkeypatch):
+    """The settings of a snapshot store, of ages and of retries have variables that change the policy."""
+    for name, value in (("AUTO_RESUME_ON_FAILURE", "yes"), ("CLEANUP_AFTER_DAYS", "2"), ("STORAGE_TYPE", "sqlite")):
+        monkeypatch.setenv(f"HAYTHAM_SNAPSHOTS_{name}", value)
+    monkeypatch.setenv("HAYTHAM_SNAPSHOTS_STORAGE_PATH", str(tmp_path / "elsewhere.db"))
+    workspace = Workspace(tmp_path / "projects")
+    session = workspace.start("Barrels", workflow=workflow())
+    policy = session.history.policy
+    assert (policy.auto_resume_on_failure, policy.retention["recovery"].cleanup_after_days) == (True, 2)
+    session.run()
+    assert (tmp_path / "elsewhere.db").exists()

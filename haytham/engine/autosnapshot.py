@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from haytham.session.derived import Decision
 
 log = logging.getLogger(__name__)
+
+_is_following: ContextVar[bool] = ContextVar("is_following", default=False)  # whether a save is being followed up
 
 
 class AutoSnapshotter:
@@ -83,8 +86,15 @@ class AutoSnapshotter:
         """Take what is due once a caller has saved something: a completed phase, an approval, or anything else.
 
         The save is done: whatever keeps a snapshot from being taken is logged, and the next save that is due takes it.
+        What a handler of such a snapshot saves takes none, as that would have no end.
         """
-        self._attempt("snapshot", lambda: self._after_save(completed, approved))
+        if _is_following.get():
+            return
+        token = _is_following.set(True)
+        try:
+            self._attempt("snapshot", lambda: self._after_save(completed, approved))
+        finally:
+            _is_following.reset(token)
 
     def _after_save(self, completed: int | None, approved: int | None) -> None:
         if completed is not None:

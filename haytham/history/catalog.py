@@ -449,7 +449,9 @@ class HistoryStore:
     def require_enabled(self, action: str) -> None:
         """Raise HistoryDisabled if the policy switches history off."""
         if not self.policy.enabled:
-            raise HistoryDisabled(self._name, action)
+            setting = self._settings.get("snapshots.enabled")
+            place = "workflow.yaml" if setting.source == "workflow" else setting.place
+            raise HistoryDisabled(self._name, action, place)
 
     def for_session(self, session: SessionDocuments) -> HistoryStore:
         """Return the history of another session of the project, in the same store."""
