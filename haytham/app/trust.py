@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from haytham.agents.registry import declared_models, find_modules, runs_code
 from haytham.config.agent_spec import INHERIT, read_agent
 from haytham.config.settings import MODEL
-from haytham.errors import HaythamError
 from haytham.memory.factory import FILES, is_note_store_registered
 from haytham.session.inputs import agent_texts
 from haytham.session.settings import read_settings
@@ -50,14 +49,6 @@ def may_run_code(session: SessionDocuments) -> bool:
     if _needs_trust(session):
         return _is_listed(session)
     return session.read().settings.get(MODEL).source == "environment"
-
-
-def may_open_history(session: SessionDocuments) -> bool:
-    """Return whether the session's history may be opened in a place of its own; False if it is in none."""
-    try:
-        return _has_own_place(session.read().settings.policy) and may_run_code(session)
-    except (HaythamError, OSError):
-        return False
 
 
 def may_name_model(session: SessionDocuments) -> bool:

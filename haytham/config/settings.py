@@ -7,10 +7,8 @@ workspace, the default. With the command line and app.trust the only module that
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-import tomllib
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham.config.policy import parse_drift, parse_limits, parse_memory, parse_policy
 from haytham.config.workflow_check import Path, check_schema, value_fault, workflow_schema
 from haytham.errors import InvalidArgument, InvalidDocument, Problem
+from haytham.text import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,11 +151,11 @@ def setting_keys() -> tuple[str, ...]:
 def check_key(key: str) -> None:
     """Raise InvalidArgument for a setting that there is not, with the nearest name."""
     if key not in _nodes():
-        near = difflib.get_close_matches(key, _nodes(), n=1)
+        near = closest(key, _nodes())
         raise InvalidArgument(
             "setting",
             key,
-            f"{near[0]}, or another that haytham config lists" if near else "one that haytham config lists",
+            f"{near}, or another that haytham config lists" if near else "one that haytham config lists",
         )
 
 
@@ -207,10 +206,8 @@ def _parse_environment(variables: tuple[tuple[str, str], ...]) -> Layer:
     given = {name: text.strip() for name, text in variables if text.strip()}
     for name in given:
         if name not in names and name.startswith(tuple(f"{_PREFIX}{group.upper()}_" for group in GROUPS)):
-            near = difflib.get_close_matches(name, names, n=1)
-            raise InvalidArgument(
-                "environment variable", name, ", ".join(near) or "those of settings; see haytham config"
-            )
+            near = closest(name, names)
+            raise InvalidArgument("environment variable", name, near or "those of settings; see haytham config")
     values = {names[name]: _parse_variable(name, names[name], text) for name, text in given.items() if name in names}
     return Layer("environment", values, {key: variable_name(key) for key in values})
 
@@ -266,6 +263,10 @@ def _workflow_place(file: str, lines: Mapping[Path, int], key: str) -> str:
 @lru_cache(maxsize=16)
 def workspace_layer(data: bytes) -> Layer:
     """Return what haytham.toml says; InvalidDocument with every fault and its line."""
+    if not data:
+        return Layer("workspace")
+    import tomllib  # noqa: PLC0415 - only where there is such a file
+
     text = _decode(data)
     try:
         facts = tomllib.loads(text)
