@@ -416,6 +416,17 @@ class BudgetExceeded(HaythamError, RuntimeError):
     """A call that would exceed a limit was not made."""
 
 
+class SessionNotReady(HaythamError, RuntimeError):
+    """A session has another status than the one that a run of it was asked for."""
+
+    def __init__(self, session_id: str, status: str) -> None:
+        super().__init__(f"session {session_id} is {status} now; nothing was run")
+
+
+class SessionPaused(HaythamError, RuntimeError):
+    """Drift with `action: pause` stops a loop; its next step goes on, and counts anew."""
+
+
 class UntrustedCode(HaythamError, PermissionError):
     """An untrusted session would run code on this machine."""
 

@@ -72,6 +72,7 @@ _ORIGIN: dict[str, tuple[type, ...]] = {
     "workflow": _MAYBE_TEXT,
     "origin": _MAYBE_TEXT,
 }
+_PROGRESS: dict[str, tuple[type, ...]] = {"task": _MAYBE_TEXT, "progress": (int, float, type(None))}
 _TYPES = (
     EventType(
         "session_started",
@@ -102,8 +103,8 @@ _TYPES = (
     EventType(
         "agent_completed",
         "an agent's answer was stored",
-        {**_AGENT, "tokens": _LIST, "cost": _AMOUNT, "similarity": (int, float)},
-        frozenset({"similarity"}),
+        {**_AGENT, "tokens": _LIST, "cost": _AMOUNT, "similarity": (int, float), **_PROGRESS},
+        frozenset({"similarity", *_PROGRESS}),
     ),
     EventType("agent_failed", "a call of an agent failed", {**_AGENT, "error": _TEXT, "tries_left": _NUMBER}),
     EventType("person_asked", "an output was left to a person", _AGENT),
@@ -112,7 +113,28 @@ _TYPES = (
     EventType("reply_not_stored", "a reply was stored elsewhere, and why", {**_AGENT, "why": _TEXT}),
     EventType("budget_warning", "a share of a limit is spent", {"why": _TEXT}),
     EventType("budget_exceeded", "a call was not made, as it would exceed a limit", {**_AGENT, "why": _TEXT}),
-    EventType("drift_detected", "a run drifts, by which signals", {"signals": _LIST, "action": _TEXT}),
+    EventType(
+        "cycle_completed",
+        "a step of a caller's loop was counted",
+        {"process": _TEXT, "similarity": (int, float), **_PROGRESS},
+        frozenset({"similarity"}),
+    ),
+    EventType("cycle_failed", "a step of a caller's loop failed", {"process": _TEXT, "error": _TEXT, **_PROGRESS}),
+    EventType(
+        "drift_detected",
+        "a session drifts: which signals came on, what follows, and the recovery snapshot",
+        {"signals": _LIST, "action": _TEXT, "why": _TEXT, "recovery": _MAYBE_TEXT},
+    ),
+    EventType(
+        "drift_cleared",
+        "signals of drift went off by themselves, or a refresh or a resumed run began all counts anew",
+        {"signals": _LIST, "by": _TEXT},
+    ),
+    EventType(
+        "recovered",
+        "a session was restored to a recovery point, which brought back these parts of its state",
+        {"snapshot": _TEXT, "number": _NUMBER, "recovery": _TEXT, "parts": _LIST},
+    ),
     EventType("review_opened", "the gate of a phase was opened, and why", {"phase": _NUMBER, "why": _TEXT}),
     EventType(
         "decision",

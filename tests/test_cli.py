@@ -19,6 +19,7 @@ from support.cli_runner import IDEA, command, environment, frozen, haytham, proc
 COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
 COMMANDS += ["retry", "validate", "doctor", "init", "checkpoints", "snapshot", "restore", "recover", "fork", "diff"]
 COMMANDS += ["merge", "discard", "pin", "unpin", "delete", "prune", "verify", "cost", "config", "agents", "prompt"]
+COMMANDS += ["work", "undo", "stats", "log"]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_a_mistake_is_one_object_with_json(here):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("statsu", "there is no command 'statsu'; did you mean status?"),
+        ("statu", "there is no command 'statu'; did you mean status?"),
         ("frobnicate", "there is no command 'frobnicate'"),
         ("approve one", "'one' is no number of a phase"),
         ("approve 9", "phase: found 9; allowed: 1, 2, 3, 6, 7"),

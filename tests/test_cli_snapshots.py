@@ -662,7 +662,7 @@ def test_one_damaged_record_hides_no_other(here):
         ("prune --all --older-than soon", "age: found 'soon'"),
         ("prune rain --all", "say where to prune"),
         ("verify rain --all", "say what to verify"),
-        ("recover --latest --clear", "say one of --at, --latest and --clear"),
+        ("recover --latest --clear", "say one of --list, --at, --latest and --clear"),
         ("chekpoints", "there is no command 'chekpoints'; did you mean checkpoints?"),
     ],
 )

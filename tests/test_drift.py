@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,13 +11,17 @@ import pytest
 from haytham import clock
 from haytham.cli.live import EventFormatter
 from haytham.config.policy import DriftPolicy
-from haytham.config.workflow import Phase, Workflow
-from haytham.engine.drift import DriftFold, judge, text_similarity
-from haytham.events import Event
+from haytham.config.workflow import Phase, Workflow, WorkflowFiles
+from haytham.engine.drift import detect, judge, text_similarity
+from haytham.engine.runner import Runner
+from haytham.events import Event, Events
 from haytham.history.history import History
+from haytham.session.drift_log import DriftFold
+from haytham.session.paths import EVENTS
+from haytham.session.plan import summarize
 from haytham.session.state import change_state
 from support import fake_agents
-from support.fake_agents import Desk
+from support.fake_agents import Desk, called
 
 START = datetime(2024, 11, 24, 10, tzinfo=UTC)
 PLAIN = """name: some
@@ -53,10 +59,13 @@ def progress(number, task="t"):
 
 def signals(history, minutes=0, **limits):
     """Return the signals that are on after some events and states, in this order."""
+    policy = DriftPolicy(**limits)
+    if all(isinstance(one, Event) for one in history):
+        return detect(history, {}, policy, now=at(minutes)).signals
     fold = DriftFold(at())
     for one in history:
         (fold.add if isinstance(one, Event) else fold.observe)(one)
-    return judge(fold, DriftPolicy(**limits), now=at(minutes)).signals
+    return judge(fold, policy, now=at(minutes)).signals
 
 
 @pytest.mark.parametrize(("count", "expected"), [(299, ()), (300, ()), (301, ("cycles",))])
@@ -130,6 +139,70 @@ def test_similarity_is_the_share_of_common_words():
     assert text_similarity("a b", "a b") == text_similarity("", " ") == 1
     assert text_similarity("a b", "c d") == 0
     assert text_similarity(" ".join(words), " ".join([*words[1:], "x"])) == 0.95
+
+
+def step(name="cycle_completed", minutes=0, process="p", task="t", **facts):
+    """Return a step of a loop that ended."""
+    return Event(name, at(minutes), {"process": process, "task": task, "progress": None, **facts})
+
+
+@pytest.mark.parametrize(("count", "expected"), [(299, ()), (300, ()), (301, ("cycles",))])
+def test_a_step_is_a_cycle(count, expected):
+    """Steps count like calls, those that failed, too; the events of other things do not."""
+    other = Event("review_opened", at(), {"phase": 1, "why": "x"})
+    assert signals([step(), other] * count) == expected
+    assert signals([step()] * (count - 1) + [step("cycle_failed", error="x")]) == expected
+
+
+@pytest.mark.parametrize(("failed", "expected"), [(1, ()), (2, ()), (3, ("errors",))])
+def test_failed_steps_are_errors(failed, expected):
+    """Two of 20 are a tenth."""
+    assert signals([step()] * (20 - failed) + [step("cycle_failed", error="x")] * failed) == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, ()), (3, ()), (4, ("repeats",))])
+def test_the_action_of_a_step_is_its_task(count, expected):
+    """Alike texts of one task are repeats; those of two tasks are counted each for itself."""
+    alike = [step(similarity=0.95)] * (count - 1)
+    assert signals([step(), *alike]) == expected
+    mixed = [step(task=name, similarity=1.0) for name in "ab" * 3]
+    assert signals(mixed) == ()
+
+
+@pytest.mark.parametrize(("count", "expected"), [(9, ()), (10, ("no_progress",)), (11, ("no_progress",))])
+def test_steps_with_the_same_progress_are_stalled(count, expected):
+    """A higher number starts the count anew; a loop that tells no number is never stalled."""
+    assert signals([step(progress=5)] * count) == expected
+    assert signals([step(progress=5)] * 9 + [step(progress=6)] + [step(progress=6)] * 9) == ()
+    assert signals([step()] * count) == ()
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(119, ()), (120, ("age",)), (121, ("age",))])
+def test_the_age_of_a_loop_counts_from_the_last_refresh(minutes, expected):
+    """It also counts from the end of a run and, in another process, from the end of half an hour without a step."""
+    refresh = Event("drift_cleared", at(), {"signals": ["age"], "by": "refresh"})
+    ended = Event("run_ended", at(), {"status": "completed", "phase": None})
+    early = step(minutes=-200)
+    assert signals([early, refresh, step()], minutes) == signals([early, ended, step()], minutes) == expected
+    assert signals([early, step(process="q")], minutes) == expected
+    assert signals([early, step()], minutes) == ("age",)
+
+
+@pytest.mark.parametrize("by", ["refresh", "resume"])
+def test_a_refresh_begins_all_counts_anew(by):
+    """What was on before is off, whatever it was; a signal that clears by itself changes no count."""
+    drift = [step("cycle_failed", error="x", progress=5)] * 301
+    cleared = Event("drift_cleared", at(), {"signals": ["cycles"], "by": by})
+    assert signals(drift) == ("cycles", "errors", "no_progress")
+    assert signals([*drift, cleared]) == ()
+    assert signals([*drift, replace(cleared, facts={"signals": ["cycles"], "by": "itself"})]) == signals(drift)
+
+
+def test_a_log_that_a_person_damaged_is_no_drift():
+    """Facts of other types and times that cannot be read count for nothing."""
+    odd = {"process": 1, "task": ["x"], "progress": "9", "similarity": True}
+    events = [Event("cycle_completed", "soon", odd), Event("drift_detected", "", {"signals": 3, "action": 1})]
+    assert signals([*events, Event("drift_cleared", "", {"by": []})]) == ()
 
 
 def drifting(limits, workflow=PLAIN):
@@ -269,6 +342,114 @@ def test_drift_without_automatic_snapshots_is_told_all_the_same(tmp_path):
     assert (found(desk), recoveries(desk)) == ([["cycles"]], [])
 
 
+def cleared(desk):
+    """Return by what each episode ended."""
+    return [event["by"] for event in desk.events("drift_cleared")]
+
+
+def test_pause_stops_the_run_before_the_next_call(tmp_path):
+    """The session is paused, with the reason; the next run goes on and the same episode does not stop it again."""
+    desk = Desk(tmp_path, drifting("cycles: 1, action: pause"))
+    assert desk.resume() == ("paused", 3)
+    assert (called(), summarize(desk.session.read()).status) == (["a", "b"], "paused")
+    assert desk.session.read().drift_pause() == "drift: 2 cycles since the last refresh"
+    assert desk.resume() == ("completed", None)
+    assert (called(), found(desk), recoveries(desk)) == (["c"], [["cycles"]], ["drift: cycles"])
+    assert (cleared(desk), desk.session.read().drift_pause()) == (["resume"], None)
+
+
+def test_after_a_pause_a_new_episode_pauses_again(tmp_path):
+    """Counts begin anew when a run goes on, and so do the limits."""
+    desk = Desk(tmp_path, drifting("cycles: 0, action: pause"))
+    assert [desk.resume() for _ in range(3)] == [("paused", 2), ("paused", 3), ("completed", None)]
+    assert (len(found(desk)), len(recoveries(desk))) == (3, 3)
+
+
+def test_a_pause_holds_nothing_that_a_person_has_to_do(tmp_path):
+    """A gate is opened all the same; the session waits and is not paused."""
+    desk = Desk(tmp_path, drifting("cycles: 0, action: pause", PLAIN.replace("[a], review: none", "[a]")))
+    assert desk.resume() == ("waiting", 1)
+    assert summarize(desk.session.read()).status == "waiting"
+
+
+def test_a_paused_session_goes_on_once_its_workflow_only_warns(tmp_path):
+    """A pause that the policy no longer asks for is over, as a budget pause is with another limit."""
+    desk = Desk(tmp_path, drifting("cycles: 0, action: pause"))
+    desk.resume()
+    source = desk.session.read().workflow_files()
+    text = source.files["workflow.yaml"].replace(b"pause", b"warn")
+    desk.session.switch_workflow(WorkflowFiles("here", {**source.files, "workflow.yaml": text}))
+    assert summarize(desk.session.read()).status == "in_progress"
+
+
+def test_refresh_builds_the_run_anew_and_resets_cycles_and_age(tmp_path):
+    """Each episode makes one recovery snapshot, and the run goes on to its end by itself."""
+    passed = [0]
+    with clock.override(lambda: START + timedelta(minutes=passed[0])):
+        desk = Desk(tmp_path, drifting("age_minutes: 60, cycles: 1, action: refresh"))
+        fake_agents.watching.append(lambda _task: passed.__setitem__(0, passed[0] + 40))
+        assert desk.resume() == ("completed", None)
+    assert (called(), found(desk)) == (["a", "b", "c"], [["cycles", "age"]])
+    assert (recoveries(desk), cleared(desk)) == (["drift: cycles, age"], ["refresh"])
+
+
+def test_a_refresh_keeps_nothing_that_was_read(tmp_path):
+    """Each of the three phases runs on documents that were opened anew."""
+    desk, opened = Desk(tmp_path, drifting("cycles: 0, action: refresh")), []
+    events = Events(desk.session.store, desk.session.prefix + EVENTS)
+    runner = Runner(desk.session, events, may_run_code=True, options=fake_agents.AT_ONCE)
+    fake_agents.watching.append(lambda _task: opened.append(runner._session))
+    asyncio.run(runner.run())
+    assert len({id(session) for session in opened}) == 3
+
+
+def test_an_episode_goes_on_in_the_next_run(tmp_path):
+    """Errors before a run count in it, and what was told of them is not told again."""
+    desk = Desk(tmp_path, drifting("no_progress: 2"), {"agents/a.md": retrying(2)})
+    fake_agents.failing.add("a")
+    assert desk.resume() == desk.resume() == ("failed", 1)
+    assert (found(desk), recoveries(desk).count("drift: no_progress")) == ([["no_progress"]], 1)
+    fake_agents.failing.clear()
+    assert desk.resume() == ("completed", None)
+    assert cleared(desk) == ["itself"]
+
+
+@pytest.mark.parametrize("action", ["warn", "refresh"])
+def test_two_hours_of_a_run_are_four_routine_snapshots_and_one_recovery(tmp_path, action):
+    """From 0 to 2 h 01 with `auto: every`: one each half an hour, and the recovery snapshot once 2 h are over."""
+    agents = "abcdefghijklm"
+    phase = f"{{number: 1, name: One, slug: one, agents: [{', '.join(agents)}], run: sequential, review: none}}"
+    more = "snapshots: {auto: every, frequency: 1000, retention: {routine: {keep_last: 3}}}\n"
+    more += f"drift: {{action: {action}}}\n"
+    passed = [0]
+    with clock.override(lambda: START + timedelta(minutes=passed[0])):
+        desk = Desk(tmp_path, f"name: some\nphases:\n  - {phase}\nmodes: {{all: [1]}}\n{more}")
+        taken = []
+
+        def watch(task):
+            passed[0] += 10 if task.agent != "m" else 1
+            taken.append(History(desk.session).latest("routine"))
+
+        fake_agents.watching.append(watch)
+        assert desk.resume() == ("completed", None)
+        assert passed == [121]
+        taken.append(History(desk.session).latest("routine"))
+        History(desk.session).prune()
+        kept = History(desk.session).list("routine")
+    assert sorted({one.time[11:16] for one in taken if one}) == ["10:30", "11:00", "11:30", "12:00"]
+    assert (len(kept), recoveries(desk), found(desk)) == (3, ["drift: age"], [["age"]])
+
+
+def test_an_agent_that_repeats_itself_from_run_to_run_is_noticed(tmp_path):
+    """Four alike answers to requests for changes are a repeat, though each was a run of its own."""
+    desk = Desk(tmp_path, PLAIN.replace("[a], review: none", "[a]"))
+    fake_agents.constant.add("a")
+    for _ in range(5):
+        desk.resume()
+        desk.request_changes(1, "Shorter.")
+    assert found(desk) == [["repeats"]]
+
+
 def test_a_workflow_in_python_takes_the_same_keys():
     """`drift` of a Workflow has the keys of `drift:`, and the rest keep their defaults."""
     workflow = Workflow("some", phases=[Phase("One", agents=["human"])], drift={"cycles": 7})
@@ -276,6 +457,9 @@ def test_a_workflow_in_python_takes_the_same_keys():
 
 
 def test_the_terminal_shows_drift():
-    """The signals stand in one line."""
-    event = Event.new("drift_detected", signals=["no_progress", "age"], action="warn")
-    assert EventFormatter().line(event) == "drift: no progress, age"
+    """The signals stand in one line, with their figures; so does their end."""
+    why = "drift: 10 cycles without progress"
+    event = Event.new("drift_detected", signals=["no_progress"], action="warn", why=why, recovery=None)
+    assert EventFormatter().line(event) == why
+    over = Event.new("drift_cleared", signals=["no_progress", "age"], by="itself")
+    assert EventFormatter().line(over) == "drift is over: no progress, age"

@@ -260,7 +260,7 @@ def test_snapshots_are_switched_off_without_quotes(word):
         ("drift: {cycle: 3}", "w.yaml:8: drift.cycle: unknown key"),
         ("drift: {window: 9}", "w.yaml:8: drift.window: found 9; allowed: 10 or more"),
         ("drift: {error_rate: 2}", "w.yaml:8: drift.error_rate: found 2; allowed: "),
-        ("drift: {action: pause}", "w.yaml:8: drift.action: found 'pause'; allowed: warn"),
+        ("drift: {action: stop}", "w.yaml:8: drift.action: found 'stop'; allowed: warn, pause, refresh"),
         (
             "checkpoint: true\ncheckpointing: {enabled: false}",
             "w.yaml:8: checkpoint: found True, and checkpointing.ena",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from haytham.app.settings import known_secrets
+from haytham.engine.loop import take_step
 from haytham.errors import AmbiguousSnapshot, InvalidArgument, InvalidDocument, NotFound, SnapshotNotFound
 from haytham.history.history import History
 from haytham.history.lookup import LATEST, resolve, resolve_anywhere
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from haytham.app.session import Session
+    from haytham.engine.loop import StepResult
     from haytham.history.compare import Comparison
     from haytham.history.history import Numbers, Which
     from haytham.history.snapshot import Snapshot
@@ -39,6 +42,18 @@ class SessionHistory(History):
     def __init__(self, session: Session, *, may_run_code: bool) -> None:
         super().__init__(session.documents, events=session.documents.events, may_run_code=may_run_code)
         self._public = session
+
+    def step(self, *, text: str | None = None, error: Exception | None = None) -> Snapshot | None:
+        """Count a step of a loop of your own; take and return a routine snapshot if frequency or interval say so.
+
+        `text` is what the step wrote, `error` what ended it. A step is a cycle: the session is watched for drift, and
+        SessionPaused is raised if its workflow says `action: pause`.
+        """
+        return self.take_step(text=text, error=error).snapshot
+
+    def take_step(self, *, text: str | None = None, error: Exception | None = None) -> StepResult:
+        """Do what `step` does; return all of it: snapshots, drift, and whether a refresh is due."""
+        return take_step(self, text=text, error=error, secrets=known_secrets())
 
     def fork(  # type: ignore[override]  # the same call for callers of Session, which returns one
         self,

@@ -249,7 +249,10 @@ class PhaseStatus:
 
 @dataclass(frozen=True)
 class SessionStatus:
-    """The state of a session. If it cannot be read, `problems` says why, and phases have what can be read of them."""
+    """The state of a session. If it cannot be read, `problems` says why, and phases have what can be read of them.
+
+    `paused` is why it is paused, by its budget or by drift.
+    """
 
     project_id: str
     session_id: str
@@ -258,6 +261,7 @@ class SessionStatus:
     phases: tuple[PhaseStatus, ...]
     spending: Spending | None
     problems: tuple[str, ...] = ()
+    paused: str | None = None
 
     @property
     def next(self) -> PhaseStatus | None:

@@ -220,7 +220,7 @@ def upcoming_work(documents: SessionDocuments, number: int) -> UpcomingWork:
 def _calls(
     plan: SessionPlan, phase: Phase, agents: tuple[str, ...], state: Mapping[str, object]
 ) -> Iterator[UpcomingCall]:
-    model = plan.view.manifest.value.model
+    model = plan.view.settings.model
     for agent in agents:
         task, spec = plan.build_request(phase, agent, state)
         name = _first_model(spec, model)

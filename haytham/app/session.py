@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 from haytham.app import decisions, repair, review, statistics, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
+from haytham.app.forks import fork_session
 from haytham.app.history import SessionHistory
 from haytham.app.log import EventFilter, EventLog
+from haytham.app.loop import AgentLoop
 from haytham.app.memory import session_memory
+from haytham.app.recovery import Recovery
 from haytham.app.results import AgentFailure, MergeResult, Output, RepairReport, RestoreResult
-from haytham.app.settings import REPLAY, RunSettings, check_model, check_settings, current_user, set_model
+from haytham.app.running import run_here
+from haytham.app.settings import REPLAY, RunSettings, check_settings, current_user
 from haytham.app.workflows import WorkflowUpdate
 from haytham.errors import (
     AmbiguousOutput,
@@ -122,11 +126,7 @@ class Session:
 
         Takes the options of `run_async`.
         """
-        import asyncio  # noqa: PLC0415 - only where something runs
-
-        if _is_loop_running():
-            raise InvalidRequest("an event loop is running here; await session.run_async() instead")
-        return asyncio.run(self.run_async(**options))
+        return run_here(lambda: self.run_async(**options), instead="session.run_async()")
 
     async def run_async(  # noqa: PLR0913 - who runs what, how, and who is told
         self,
@@ -137,11 +137,13 @@ class Session:
         events: Events | None = None,
         retry: int | None = None,
         anyway: bool = False,
+        only_if: str | None = None,
         is_prepared: bool = False,
     ) -> RunResult:
         """Do what `run` does, in a running loop.
 
         `approve_all` approves every gate in the name of `by`, and the record says so. `settings` are stored first.
+        `only_if` is a status: SessionNotReady, and nothing is run, if the session has another one.
         WorkflowChanged if the workflow was edited in its folder; see `prepare`, which `is_prepared` leaves out.
         """
         from haytham.engine.runner import Runner  # noqa: PLC0415 - brings asyncio
@@ -157,7 +159,7 @@ class Session:
             may_run_code=self.workspace.may_run_code(self.documents, strict=True),
             options=replace(settings.run_options(self.documents), callables=self._callables, memory=memory),
         )
-        return await runner.run(by=name, retry=retry, anyway=anyway)
+        return await runner.run(by=name, retry=retry, anyway=anyway, only_if=only_if)
 
     @property
     def _memory(self) -> SessionMemory:
@@ -441,6 +443,15 @@ class Session:
         history = self.history
         return repair.restore(self.documents, history, history.find(which))
 
+    @property
+    def recovery(self) -> Recovery:
+        """Return the recovery points of the session: list them, go back to one, delete them."""
+        return Recovery(self)
+
+    def loop(self, *, on_refresh: Callable[[Session], object] | None = None) -> AgentLoop:
+        """Return a loop of your own around the session: each cycle is counted, and watched for drift."""
+        return AgentLoop(self, on_refresh=on_refresh)
+
     def fork(
         self,
         which: Which | None = None,
@@ -451,28 +462,14 @@ class Session:
         workflow: WorkflowSource | None = None,
     ) -> Session:
         """Start a session of its own from a snapshot or the present, on another model or workflow if one is given."""
-        history, source = self.history, None
-        point = None if which is None else history.find(which)
-        check_model(model)
-        if workflow is not None:
-            source, manifest = workflows.resolve_workflow(workflow), self.manifest
-            workflows.check(source, replayed=(manifest.model or "").startswith(REPLAY))
-            source.workflow.mode_phases(manifest.execution_mode)
-        child = history.fork(point, name=name, purpose=purpose)
-        if source is not None:
-            child.quarantined = tuple(child.documents.switch_workflow(source))
-            trust.trust(child.documents)
-        if model is not None:
-            set_model(child.documents, model)
-        return child
+        return fork_session(self, which, name=name, purpose=purpose, model=model, workflow=workflow)
 
     quarantined: tuple[str, ...] = ()  # folders that a fork's own workflow has no phase for
 
     @property
     def parent(self) -> Session:
         """Return the session that this fork comes from; NotAFork if it is none."""
-        parent = self.manifest.forked_from
-        if parent is None:
+        if (parent := self.manifest.forked_from) is None:
             raise NotAFork(self.session_id)
         return self.workspace.session(f"{self.project_id}/{parent}")
 
@@ -489,8 +486,7 @@ class Session:
         source = self.workspace.session(other) if isinstance(other, str) else other
         numbers = list(dict.fromkeys(phases))
         merged = self.history.merge(source, numbers)
-        unchanged = tuple(number for number in numbers if number not in merged)
-        return MergeResult(source.session_id, tuple(merged), unchanged)
+        return MergeResult(source.session_id, tuple(merged), tuple(phase for phase in numbers if phase not in merged))
 
     def discard(self) -> None:
         """Delete this session, which is a fork, with its snapshots; the session it comes from is not changed."""
@@ -503,13 +499,3 @@ class Session:
     def repair(self, *, user: str | None = None, mode: str | None = None, workflow: str | None = None) -> RepairReport:
         """Rebuild what is derived, a lost manifest included; UnknownFact for what no file says and nobody gave."""
         return repair.repair_session(self.documents, self.workspace.folder, user=user, mode=mode, workflow=workflow)
-
-
-def _is_loop_running() -> bool:
-    import asyncio  # noqa: PLC0415 - only where something runs
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

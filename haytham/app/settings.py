@@ -80,6 +80,11 @@ def _login_name() -> str:
 # How agents are called.
 
 
+def known_secrets() -> tuple[str, ...]:
+    """Return the values of secrets in the environment, which no file may hold."""
+    return environment_secrets(os.environ)
+
+
 def check_model(model: str | None) -> str | None:
     """Raise InvalidRequest for a model that does not exist; modules may lie in the working folder."""
     if model is None:
@@ -193,7 +198,7 @@ class RunSettings:
         from haytham.engine.invoke import RunOptions  # noqa: PLC0415 - brings asyncio
 
         model = documents.read().settings.model or ""
-        folder, secrets = self.record or _allowed_folder(documents), environment_secrets(os.environ)
+        folder, secrets = self.record or _allowed_folder(documents), known_secrets()
         return RunOptions(
             model=model if model.startswith(REPLAY) else None,
             recorder=None if folder is None else Recorder(folder, secrets=secrets),

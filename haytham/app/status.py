@@ -37,8 +37,9 @@ def session_status(documents: SessionDocuments) -> SessionStatus:
         plan = SessionPlan(view)
         phases = tuple(_phase_status(plan, entry) for entry in plan.phases)
         state = summarize_plan(plan).status
-        ids = documents.project_id, documents.session_id
-        return SessionStatus(*ids, state, run_owner(documents), phases, spending(view))
+        ids, spent = (documents.project_id, documents.session_id), spending(view)
+        paused = spent.paused or (view.drift_pause() if state == "paused" else None)
+        return SessionStatus(*ids, state, run_owner(documents), phases, spent, paused=paused)
 
     try:
         return documents.read_consistently(compute)

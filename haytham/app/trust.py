@@ -51,6 +51,11 @@ def may_run_code(session: SessionDocuments) -> bool:
     return session.read().settings.get(MODEL).source == "environment"
 
 
+def is_trusted(session: SessionDocuments) -> bool:
+    """Return whether the session runs no code and stores nothing in a place of its own, or is on the list."""
+    return not _needs_trust(session) or _is_listed(session)
+
+
 def may_name_model(session: SessionDocuments) -> bool:
     """Return whether naming a model trusts nothing else: the workflow runs no code, or is on the list."""
     return not _leads_elsewhere(session, session.read()) or _is_listed(session)

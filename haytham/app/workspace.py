@@ -15,10 +15,12 @@ from haytham.app.memory import open_notebook
 from haytham.app.projects import Projects, default_name
 from haytham.app.repair import validate_path
 from haytham.app.results import SessionListing, SettingsReport
+from haytham.app.running import run_here
 from haytham.app.session import Session
 from haytham.app.settings import REPLAY, RunSettings, check_settings, current_user, list_settings, local_identity
 from haytham.app.statistics import collect_statistics
 from haytham.app.status import cost_report
+from haytham.app.work import Worker, WorkResult
 from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
 from haytham.config.workflow import shipped_workflow
 from haytham.errors import (
@@ -283,6 +285,31 @@ class Workspace:
                 log.warning("%s", error)
                 continue
             yield from ((session, name) for name in names)
+
+    def work(self, *, once: bool = False, **options: Any) -> tuple[WorkResult, ...]:
+        """Run any trusted session that can go on, one after the other; with `once`, until no session can.
+
+        Takes the options of `work_async`. Several processes divide the sessions: two never run one at once.
+        """
+        return run_here(lambda: self.work_async(once=once, **options), instead="workspace.work_async()")
+
+    async def work_async(
+        self,
+        *,
+        once: bool = False,
+        by: str | None = None,
+        on_start: Callable[[Session], object] | None = None,
+        on_result: Callable[[WorkResult], object] | None = None,
+    ) -> tuple[WorkResult, ...]:
+        """Do what `work` does, in a running loop; `on_start` and `on_result` are told of each session.
+
+        Without `once` it goes on until it is cancelled, and looks for changes about once a second.
+        """
+        return await Worker(self, by=by, on_start=on_start, on_result=on_result).work(once=once)
+
+    def is_trusted(self, documents: SessionDocuments) -> bool:
+        """Return whether a session needs no trust to run, or has it."""
+        return self._trust_code or trust.is_trusted(documents)
 
     # All sessions.
 

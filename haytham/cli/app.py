@@ -107,6 +107,7 @@ _COMMANDS = {
     "skip": "review:skip",
     "undo": "review:undo",
     "retry": "run:retry",
+    "work": "work:work",
     "memory": "memory:memory",
     "validate": "maintain:validate",
     "doctor": "maintain:doctor",

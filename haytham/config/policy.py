@@ -82,7 +82,7 @@ class MemoryPolicy:
 class DriftPolicy:
     """The limits past which a run drifts (cycles, share of errors in a window, repeats, stalled cycles, minutes).
 
-    `action` is what follows; a warning is all there is.
+    `action` is what follows: a warning, the end of the run, or a run that is built anew from disk.
     """
 
     cycles: int = 300
@@ -91,7 +91,7 @@ class DriftPolicy:
     repeats: int = 3
     no_progress: int = 10
     age_minutes: float = 120
-    action: Literal["warn"] = "warn"
+    action: Literal["warn", "pause", "refresh"] = "warn"
 
 
 def parse_memory(facts: Mapping[str, Any]) -> MemoryPolicy:

@@ -146,10 +146,9 @@ class AutoSnapshotter:
             if taken is not None:
                 self._before[phase.number] = taken
 
-    def after_error(self, what: str) -> None:
+    def after_error(self, what: str) -> Snapshot | None:
         """Once something went wrong: how far it came."""
-        if self._policy_takes:
-            self._take("recovery", metadata={"operation": what})
+        return self._take("recovery", metadata={"operation": what}) if self._policy_takes else None
 
     def on_completed(self) -> None:
         """Once the session is completed; again only where something has changed since."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PYTHON = "python:"
-_RUNS = ("run", "run again", "next attempt")
+RUNS = ("run", "run again", "next attempt")  # the actions of a plan that call agents
 _NO_FAILURE = (UntrustedCode, BudgetExceeded, AwaitingHuman)
 
 
@@ -204,7 +204,7 @@ class AgentInvoker:
         self.default_model = plan.view.settings.model
         for entry in plan.phases:
             is_retried = entry.state.phase.number == retry
-            if is_retried or entry.next_action.action in _RUNS:
+            if is_retried or entry.next_action.action in RUNS:
                 for name in entry.next_action.agents or entry.state.phase.agents:
                     spec = read_agent(name, plan.agent_file(name))
                     self._check_importable(spec)

@@ -6,13 +6,17 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from haytham import clock
 from haytham.errors import ContractViolation, InvalidArgument, InvalidDocument, describe_error
 from haytham.redact import redact, redact_values_in
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from haytham.agents.base import Reply
     from haytham.config.workflow import Phase
     from haytham.engine.invoke import CallResult
+    from haytham.session.models import AgentOutput
     from haytham.session.view import SessionView
 
 Status = Literal["completed", "waiting", "rejected", "failed", "paused"]
@@ -98,6 +102,40 @@ def failed_facts(answer: CallResult, error: Exception, secrets: tuple[str, ...])
         "error_message": redact(plain_text(describe_error(error)), secrets),
         "stack_trace": redact(plain_text("".join(traceback.format_exception(error))), secrets),
     }
+
+
+def checkpoint_facts(run: PhaseRun, status: str, attempt: int, errors: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the facts of the checkpoint of a phase whose agents have run; `errors` are those of failed agents."""
+    parallel = "parallel" if len(run.phase.agents) > 1 else "single"
+    facts: dict[str, Any] = {
+        "status": status,
+        "started": run.started,
+        "completed": clock.now() if status == "completed" else None,
+        "duration": round(clock.monotonic() - run.begun, 3),
+        "retry_count": attempt - 1 + run.retries,
+        "execution_mode": "sequential_interactive" if run.phase.run == "sequential" else parallel,
+    }
+    if errors:
+        facts["errors"] = [f"{name}: {message or 'failed'}" for name, message in errors.items()]
+    return facts
+
+
+def ledger_costs(
+    view: SessionView, phase: Phase, known: Mapping[tuple[int, str], float | None]
+) -> dict[str, float | None]:
+    """Return the cost of each agent of a phase in this attempt: by the spend file, `known`, or the checkpoint."""
+    before, attempt = view.checkpoint(phase), view.attempt(phase)
+    costs = {} if before is None else {row.agent_name: row.cost for row in before.value.ledger}
+    costs |= {name: cost for (number, name), cost in known.items() if number == phase.number}
+    return costs | view.spending().costs(phase.number, attempt)
+
+
+def ledger_rows(
+    phase: Phase, outputs: Mapping[str, AgentOutput], costs: Mapping[str, float | None]
+) -> list[dict[str, Any]]:
+    """Return the rows of a checkpoint for the agents of a phase that have an output."""
+    written = [name for name in phase.agents if name in outputs]
+    return [{"agent_name": name, "status": outputs[name].status, "cost": costs.get(name)} for name in written]
 
 
 def is_mendable(error: Exception) -> bool:

@@ -11,18 +11,21 @@ from haytham import clock
 from haytham.agents.human import AwaitingHuman
 from haytham.agents.registry import DEFAULT_MODEL
 from haytham.engine.autosnapshot import AutoSnapshotter, SessionTaskSnapshots
-from haytham.engine.drift import DriftMonitor
-from haytham.engine.invoke import AgentInvoker, RunOptions
+from haytham.engine.drift_monitor import DriftMonitor, progress_facts
+from haytham.engine.invoke import RUNS, AgentInvoker, RunOptions
 from haytham.engine.plan_reporter import PlanReporter
 from haytham.engine.result import (
     AgentOutcome,
     PhaseRun,
     RunResult,
+    checkpoint_facts,
     completed_facts,
     count_retries,
     failed_facts,
     is_mendable,
     is_readable,
+    ledger_costs,
+    ledger_rows,
     plain_text,
     without_secrets,
 )
@@ -33,6 +36,7 @@ from haytham.errors import (
     HaythamError,
     InvalidDocument,
     SessionMoved,
+    SessionNotReady,
     WorkLeft,
 )
 from haytham.history.history import History
@@ -40,9 +44,9 @@ from haytham.redact import redact
 from haytham.session.derived import has_conditions, parse_rows
 from haytham.session.pages import UNWRITTEN, accept_written, output_paths
 from haytham.session.paths import session_lock, session_prefix
-from haytham.session.plan import SessionPlan
+from haytham.session.plan import SessionPlan, summarize
 from haytham.session.review import ReviewGate
-from haytham.session.session import quarantine_reply
+from haytham.session.session import SessionDocuments, quarantine_reply
 from haytham.session.state import InvalidState, read_state
 
 if TYPE_CHECKING:
@@ -55,7 +59,6 @@ if TYPE_CHECKING:
     from haytham.events import Events
     from haytham.session.changes import Transaction
     from haytham.session.plan import PhasePlan
-    from haytham.session.session import SessionDocuments
     from haytham.session.view import SessionView
 
 __all__ = ["RunResult", "Runner"]
@@ -77,30 +80,38 @@ class Runner:
         may_run_code: bool = False,
         options: RunOptions = _DEFAULT_OPTIONS,
     ) -> None:
-        self._session = session
-        self._gate = ReviewGate(session)
-        self._events = session.events = events
+        self._events, self._options, self._may_run_code = events, options, may_run_code
         self._approve_as = approve_as
         self._secrets, self._memory = options.secrets, options.memory
-        self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=options)
-        self._history = History(session, events=events, may_run_code=may_run_code)
-        self._snapshotter = AutoSnapshotter(self._history)
-        self._drift = DriftMonitor(session, events, self._snapshotter)
         self._ran: tuple[Phase, bool] | None = None
         self._costs: dict[tuple[int, str], float | None] = {}
         self._reporter = PlanReporter(events)
-        self._backoff = options.backoff
-        self._planned_at = 0.0
+        self._build(session)
         self._phase_run: PhaseRun
         self._kept_aside: list[str] = []
         self._unstored: list[Exception] = []
 
-    async def run(self, *, by: str | None = None, retry: int | None = None, anyway: bool = False) -> RunResult:
+    def _build(self, session: SessionDocuments) -> None:
+        """Build all that has read documents, so that the run goes on from what is on disk."""
+        events, may_run_code = self._events, self._may_run_code
+        self._session, session.events, self._planned_at = session, events, 0.0
+        self._gate = ReviewGate(session)
+        self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=self._options)
+        self._history = History(session, events=events, may_run_code=may_run_code)
+        self._snapshotter = AutoSnapshotter(self._history)
+        self._drift = DriftMonitor(session, events, self._snapshotter)
+
+    async def run(
+        self, *, by: str | None = None, retry: int | None = None, anyway: bool = False, only_if: str | None = None
+    ) -> RunResult:
         """Go on until the session is completed, rejected, failed, or waits for a person.
 
         `retry` first runs a phase again: WorkLeft where a phase that it needs has work left, unless `anyway` is given.
+        `only_if` is the status that the session must have: SessionNotReady for another one.
         """
         with self._session.store.run_lock(session_lock(self._session.project_id, self._session.session_id)):
+            if only_if is not None and (status := summarize(self._session.read()).status) != only_if:
+                raise SessionNotReady(self._session.session_id, status)
             self._check(retry, anyway=anyway)
             self._history.check_store()
             async with self._events.finished_in_loop():
@@ -120,7 +131,10 @@ class Runner:
         """Run, and tell how it ended."""
         self._kept_aside, self._unstored = [], []
         try:
-            outcome = await self._loop(by, retry)
+            while (outcome := await self._loop(by, retry)) is None:
+                retry = None
+                self._drift.clear("refresh")
+                self._build(SessionDocuments(self._session.store, self._session.project_id, self._session.session_id))
         except asyncio.CancelledError:
             self._events.emit("run_ended", status="stopped", phase=None)
             raise
@@ -135,7 +149,8 @@ class Runner:
         self._events.emit("run_ended", status=outcome.status, phase=outcome.phase)
         return outcome
 
-    async def _loop(self, by: str | None, retry: int | None) -> RunResult:
+    async def _loop(self, by: str | None, retry: int | None) -> RunResult | None:
+        """Run from what is on disk until something ends that; None where drift asks to go on from disk anew."""
         self._session.make_folders()
         self._gate.complete_pending_move()
         if retry is not None:
@@ -154,6 +169,10 @@ class Runner:
                     return outcome
                 plan = self._refresh_plan(by)
             while True:
+                if self._drift.stop is not None and plan.next is not None and plan.next.next_action.action in RUNS:
+                    self._snapshot_phase()
+                    stop, number = self._drift.stop, plan.next.number
+                    return RunResult("paused", number, self._drift.why) if stop == "pause" else None
                 outcome = await self._do_next_step(plan)
                 await self._events.drain()
                 if outcome is not None:
@@ -263,7 +282,7 @@ class Runner:
         for count in range(limit):
             if outcome is None or outcome.status != "failed" or not self._phase_run.is_mendable:
                 break
-            await asyncio.sleep(self._backoff * 2**count)
+            await asyncio.sleep(self._options.backoff * 2**count)
             plan = SessionPlan(self._session.read())
             entry = plan.phase(number)
             if entry.next_action.action not in ("run", "run again"):  # a person wrote what was missing
@@ -365,35 +384,14 @@ class Runner:
         status = "failed" if failed else "in_progress" if unwritten else "completed"
         view = changes.view
         outputs = {name: document.value for name, document in view.outputs(phase).items()}
-        costs = self._ledger_costs(view, phase)
-        rows = [
-            {"agent_name": name, "status": outputs[name].status, "cost": costs.get(name)}
-            for name in phase.agents
-            if name in outputs
-        ]
-        modes = {"parallel": "parallel" if len(phase.agents) > 1 else "single", "sequential": "sequential_interactive"}
-        facts: dict[str, Any] = {
-            "status": status,
-            "started": run.started,
-            "completed": clock.now() if status == "completed" else None,
-            "duration": round(clock.monotonic() - run.begun, 3),
-            "retry_count": view.attempt(phase) - 1 + run.retries,
-            "execution_mode": modes[phase.run],
-        }
-        if failed:
-            facts["errors"] = [f"{name}: {outputs[name].error_message or 'failed'}" for name in failed]
+        rows = ledger_rows(phase, outputs, ledger_costs(view, phase, self._costs))
+        errors = {name: outputs[name].error_message for name in failed}
+        facts = checkpoint_facts(run, status, view.attempt(phase), errors)
         changes.save_checkpoint(phase, facts, parse_rows(rows), report=False)
         changes.emit(_PHASE_EVENTS[status], phase=phase.number)
         if phase.review == "none" and self._snapshotter.takes(phase):
             changes.refresh_manifest()  # a snapshot follows
         run.status = status
-
-    def _ledger_costs(self, view: SessionView, phase: Phase) -> dict[str, float | None]:
-        """Return the cost of each agent of a phase in this attempt, by the spend file, else by the checkpoint."""
-        before, attempt = view.checkpoint(phase), view.attempt(phase)
-        known = {} if before is None else {row.agent_name: row.cost for row in before.value.ledger}
-        known |= {name: cost for (number, name), cost in self._costs.items() if number == phase.number}
-        return known | view.spending().costs(phase.number, attempt)
 
     async def _run_agent(self, task: Task, spec: AgentSpec) -> AgentOutcome:
         """Ask an agent, and store what it answers the moment it is there; how that came out."""
@@ -421,7 +419,8 @@ class Runner:
             if redacted:
                 changes.emit("reply_redacted", phase=task.phase, agent=task.agent, places=redacted)
             used = {"tokens": [answer.tokens("input_tokens"), answer.tokens("output_tokens")], "cost": answer.cost}
-            changes.emit("agent_completed", phase=task.phase, agent=task.agent, **used, **similarity)
+            more = {**similarity, **progress_facts(changes.view)}
+            changes.emit("agent_completed", phase=task.phase, agent=task.agent, **used, **more)
             self._costs[task.phase, task.agent] = cost
             is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(wanted)
             if is_last and is_readable(changes.view, self._phase_run.phase):
@@ -486,8 +485,7 @@ class Runner:
 
     def _check_stored(self) -> None:
         """End the run where the session is no longer in its place, or a reply could not be stored."""
-        moved = self._moved()
-        if moved is not None:
+        if (moved := self._moved()) is not None:
             raise moved
         if self._unstored:
             raise self._unstored[0]

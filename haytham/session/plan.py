@@ -488,12 +488,10 @@ def _status(plan: SessionPlan, facts: Summary) -> str:
         return "completed"
     if plan.view.pause_reason() is not None:
         return "paused"
-    last = next((other for other in plan.phases if other.state.phase.number == facts.current_phase), None)
-    if (
-        last is not None
-        and last.state.status == "failed"
-        and last.next_action.action == "run"
-        and last.next_action.agents
-    ):
+    last = next((other for other in plan.phases if other.number == facts.current_phase), None)
+    has_failed = last is not None and last.state.status == "failed"
+    if last is not None and has_failed and last.next_action.action == "run" and last.next_action.agents:
         return "failed"
-    return "waiting" if entry.next_action.action in ("gate", "write") else "in_progress"
+    if entry.next_action.action in ("gate", "write"):
+        return "waiting"
+    return "in_progress" if plan.view.drift_pause() is None else "paused"

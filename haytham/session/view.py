@@ -16,6 +16,7 @@ from haytham.session.derived import (
     derived_checkpoint,
     parse_decision,
 )
+from haytham.session.drift_log import pause_by_drift
 from haytham.session.models import (
     AgentOutput,
     PhaseCheckpoint,
@@ -337,14 +338,16 @@ class SessionView:
 
     def pause_reason(self) -> str | None:
         """Return why the session is paused (a call was refused, and the limits are the same), or None."""
-        denial = self.budget_denial()
-        return None if denial is None else denial.reason
+        return None if (denial := self.budget_denial()) is None else denial.reason
 
     def budget_denial(self) -> BudgetDenial | None:
         """Return the first call that the budget refused in the last run, if the limits are still the same."""
-        limits = self.limits.max_cost, self.limits.max_tokens
-        refused = self.spending().refused
+        limits, refused = (self.limits.max_cost, self.limits.max_tokens), self.spending().refused
         return next((denial for denial in refused if (denial.max_cost, denial.max_tokens) == limits), None)
+
+    def drift_pause(self) -> str | None:
+        """Return why `action: pause` of `drift:` stopped a run; None where it did not, or a run began since."""
+        return pause_by_drift(self.settings.drift, self._shelf.store, self.prefix)
 
     @cached_property
     def idea(self) -> str:
@@ -415,17 +418,14 @@ class SessionView:
         feedback, decision = self.feedback(phase), self.decision(phase)
         if feedback is None:
             return None
-        outdated = decision == "approved" and _texts(feedback.value.reviewed_content) != self._text_digests(phase)
+        is_approved = decision == "approved"
+        outdated = is_approved and _texts(feedback.value.reviewed_content) != _texts(self.reviewed_content(phase))
         return ReviewDecision(decision, outdated)
-
-    def _text_digests(self, phase: Phase) -> dict[str, str]:
-        return _texts(self.reviewed_content(phase))
 
     def save_counter(self) -> int:
         """Return the highest save counter so far, also of checkpoints that cannot be read otherwise."""
-        checkpoints = (
-            self._find(PhaseCheckpoint, self.phase_prefix(phase) + paths.CHECKPOINT) for phase in self.phases
-        )
+        keys = [self.phase_prefix(phase) + paths.CHECKPOINT for phase in self.phases]
+        checkpoints = (self._find(PhaseCheckpoint, key) for key in keys)
         counts = (document.parsed.value.get("save_counter") for document in checkpoints if document is not None)
         return max((count for count in counts if isinstance(count, int)), default=0)
 

@@ -113,6 +113,11 @@ def config(workspace, given):
     workspace.settings(given["key"], session=given["session_name"])
 
 
+def work(workspace, given):
+    """Run what can go on."""
+    workspace.work(once=given["once"], by=given["user"])
+
+
 # Deciding.
 
 
@@ -248,17 +253,14 @@ def restore(workspace, given):
 
 
 def recover(workspace, given):
-    """Restore, or delete, what was taken before something went wrong."""
-    session = workspace.session(given["session_name"], among=TO_GO_BACK)
-    points = [one for one in session.snapshots() if one.kind in ("recovery", "pre_operation")]
+    """List recovery points, go back to one, or delete them."""
+    recovery = workspace.session(given["session_name"], among=TO_GO_BACK).recovery
     if given["clear"]:
-        for point in points:
-            session.history.delete(point)
+        recovery.clear()
     elif given["which"] is not None or given["latest"]:
-        chosen = session.history.find(given["which"]) if given["which"] else points[0] if points else None
-        if chosen is not None:
-            session.history.check(chosen)
-            session.restore(chosen)
+        recovery.recover(given["which"])
+    else:
+        recovery.points()
 
 
 def fork(workspace, given):
@@ -311,6 +313,7 @@ CALLS = {
     "run": run,
     "resume": resume,
     "retry": retry,
+    "work": work,
     "approve": decided("approve", "anyway"),
     "request-changes": decided("request_changes", "changes", "agents"),
     "reject": decided("reject"),

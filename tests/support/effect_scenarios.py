@@ -124,6 +124,14 @@ ATTEMPT_2 = (*CHANGES_2, "resume")
 STALE_2 = (*GATE_2, Edit(ONE, "Lend rain barrels", "Lend water butts"))
 STALE_3 = (*APPROVED_2, "resume", Edit(ONE, "Lend rain barrels", "Lend water butts"))
 FAILED = (*coded("fail", NO_SNAPSHOTS), f"run {IDEA} --workflow small")
+FAILED_WITH_SNAPSHOTS = (*coded("fail"), f"run {IDEA} --workflow small")
+CITY_LOST = (*coded("change_state"), f"run {IDEA} --workflow small", "approve", "resume")
+UNREVIEWED = """
+    - {number: 1, name: One, slug: one, agents: [one], review: none}
+    - {number: 2, name: Two, slug: two, agents: [two], needs: [1], review: none}
+    - {number: 3, name: Three, slug: three, agents: [three], needs: [2]}
+"""
+DRIFTING = (*workflow("drift: {cycles: 1, action: pause}", phases=UNREVIEWED), f"run {IDEA} --workflow small")
 PAUSED = (*coded("cheap"), f"run {IDEA} --workflow small --max-cost 0.3 --yes")
 SPENT = (*coded("cheap"), f"run {IDEA} --workflow small --max-cost 3 --yes")
 RECORDED = (*coded("cheap", NO_SNAPSHOTS), f"run {IDEA} --workflow small --yes --record said")
@@ -198,6 +206,13 @@ RUN = [
         "run_past_the_budget_json",
         f"run {IDEA} --workflow small --max-cost 0.3 --yes --json",
         coded("cheap", NO_SNAPSHOTS),
+    ),
+    Scenario("run_until_drift_pauses", DRIFTING[-1], DRIFTING[:-1]),
+    Scenario("run_until_drift_pauses_json", f"{DRIFTING[-1]} --json", DRIFTING[:-1]),
+    Scenario(
+        "run_refreshed_at_drift",
+        f"run {IDEA} --workflow small",
+        workflow("drift: {cycles: 1, action: refresh}", phases=UNREVIEWED),
     ),
     Scenario("run_recorded", f"run {IDEA} --workflow small --yes --record said", coded("cheap", NO_SNAPSHOTS)),
     Scenario("run_replayed", f"run {IDEA} --workflow small --yes --model replay:said", (*RECORDED, Remove("projects"))),
@@ -295,6 +310,7 @@ RESUME = [
     Scenario("resume_from_a_snapshot", "resume 1 -s rain", GATE_2),
     Scenario("resume_after_failure", "resume", FAILED),
     Scenario("resume_paused", "resume", PAUSED),
+    Scenario("resume_paused_by_drift", "resume", DRIFTING),
     Scenario("resume_with_a_higher_limit", "resume --max-cost 9 --max-tokens 5000 --yes", PAUSED),
     Scenario("resume_with_another_model", "resume --model worksheet", APPROVED_1),
     Scenario("resume_recording", "resume --record said", (*coded("cheap", NO_SNAPSHOTS), *started()[-1:], "approve")),
@@ -336,6 +352,16 @@ RESUME = [
         "retry_with_another_model", "retry 1 --model python:mine:write --json", (*GATE_1, Write("mine.py", AGENTS))
     ),
     Scenario("retry_refused_unknown_phase", "retry 9", GATE_1),
+]
+WORK = [
+    Scenario("work_once", "work --once", APPROVED_1),
+    Scenario("work_once_json", "work --once --json", APPROVED_1),
+    Scenario("work_once_with_nothing_to_do", "work --once", GATE_1),
+    Scenario("work_once_in_an_empty_folder", "work --once"),
+    Scenario("work_once_paused_by_drift", "work --once", DRIFTING),
+    Scenario("work_once_after_failure", "work --once", FAILED),
+    Scenario("work_once_workflow_changed", "work --once", (*APPROVED_1, Edit("small/workflow.yaml", "Three", "Third"))),
+    Scenario("work_once_untrusted", "work --once", (*started(PROGRAM), "approve", Edit("answer.sh", "Ten", "Nine"))),
 ]
 DECIDE = [
     Scenario("approve", "approve", GATE_1),
@@ -459,6 +485,8 @@ LOOK = [
     Scenario("status_rejected", "status", REJECTED),
     Scenario("status_failed", "status", FAILED),
     Scenario("status_paused", "status", PAUSED),
+    Scenario("status_paused_by_drift", "status", DRIFTING),
+    Scenario("status_paused_by_drift_json", "status --json", DRIFTING),
     Scenario("status_of_what_a_person_is_to_write", "status", started(HUMAN)),
     Scenario("status_typed_approval", "status", (*GATE_1, *TYPED)),
     Scenario("status_broken_file", "status", BROKEN),
@@ -613,7 +641,12 @@ PAST = [
     Scenario("recover_nothing", "recover", GATE_1),
     Scenario("recover", "recover", RESTORED),
     Scenario("recover_json", "recover --json", RESTORED),
+    Scenario("recover_list", "recover --list", RESTORED),
     Scenario("recover_latest", "recover --latest", RESTORED),
+    Scenario("recover_latest_with_a_state", "recover --latest", (*CITY_LOST, "restore 1")),
+    Scenario("recover_latest_with_a_state_json", "recover --latest --json", (*CITY_LOST, "restore 1")),
+    Scenario("recover_after_a_failure", "recover", FAILED_WITH_SNAPSHOTS),
+    Scenario("recover_refused_other_kind", "recover --at 1", RESTORED),
     Scenario("recover_at", "recover --at 4 --json", RESTORED),
     Scenario("recover_clear", "recover --clear", RESTORED),
     Scenario("recover_refused_nothing", "recover --latest", GATE_1),
@@ -691,6 +724,6 @@ def help_scenarios(names):
     return [Scenario("help", "--help"), *(Scenario(f"help_{name}", f"{name} --help") for name in names)]
 
 
-SCENARIOS = [*RUN, *RESUME, *DECIDE, *MEMORY, *LOOK, *CARE, *PAST, *AROUND]
+SCENARIOS = [*RUN, *RESUME, *WORK, *DECIDE, *MEMORY, *LOOK, *CARE, *PAST, *AROUND]
 COMMANDS = tuple(root.list_commands(Context(root)))
 ALL = [*SCENARIOS, *help_scenarios(COMMANDS)]

@@ -166,8 +166,9 @@ def status(context: AppContext, /, session_name: str | None) -> None:
     over = f"it runs now: {state.running}" if state.running else f"the session is {state.status}"
     last = f"next: {following}" if following else over
     notes = [f"note: phase {row['phase']}: {fault}" for row in rows for fault in row["faults"]]
-    lines = [*notes, *_money(state.spending, state.status), last]
-    _answer(context, state, {**facts, **spent_facts(state.spending)}, lines)
+    lines = [*notes, *_money(state.spending)]
+    lines += [f"paused: {state.paused}"] if state.status == "paused" else []
+    _answer(context, state, {**facts, **spent_facts(state.spending), "paused": state.paused}, [*lines, last])
 
 
 def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[str]) -> None:
@@ -179,15 +180,14 @@ def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[
     context.output("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
 
 
-def _money(spending: Spending, state: str) -> list[str]:
-    """Return what was spent and may be, and why the session is paused; nothing if there is nothing to say."""
+def _money(spending: Spending) -> list[str]:
+    """Return what was spent and may be; nothing if there is nothing to say."""
     account, limits = spending.summary, spending.limits
     total = account.total
     lines = [f"spent: {spent_words(total)}"] if total.calls else []
     limit = limit_words(limits, total)
     lines += [f"limit: {limit}"] if limit else []
-    lines += [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
-    return [*lines, f"paused: {spending.paused}"] if state == "paused" else lines
+    return lines + [words for words in (unknown_words(total, limits), assumed_words(account)) if words]
 
 
 def _phase_row(phase: PhaseStatus) -> Row:

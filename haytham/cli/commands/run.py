@@ -6,7 +6,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from haytham.app.settings import RunSettings
     from haytham.engine.runner import RunResult
 
+T = TypeVar("T")
 _FILE_ENDINGS = (".md", ".txt", ".markdown", ".rst")
 _CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
 _MOST_COMPLAINTS = 5
@@ -84,6 +85,13 @@ class Failure:
 
 def print_result(context: AppContext, session: Session, result: RunResult) -> int:
     """Print in one line how the run ended and how to go on; return the exit code of that."""
+    facts, sentence = describe_result(context, session, result)
+    context.output("run", facts, sentence)
+    return _CODES.get(result.status, ERROR)
+
+
+def describe_result(context: AppContext, session: Session, result: RunResult) -> tuple[dict[str, Any], str]:
+    """Return how a run ended and how to go on, for JSON and in one line."""
     status, failures = session.status(), [_failure(failure) for failure in session.failures(result)]
     following = _next(context, session, status, result, failures)
     sentence = _sentence(session, status, result, failures) + (f": {following}" if following else "")
@@ -98,9 +106,9 @@ def print_result(context: AppContext, session: Session, result: RunResult) -> in
         "tracebacks": _tracebacks(failures),
         "next": following,
         **spent_facts(session.cost().spending),
+        "paused": status.paused,
     }
-    context.output("run", facts, sanitize(sentence))
-    return _CODES.get(result.status, ERROR)
+    return facts, sanitize(sentence)
 
 
 def _phase_name(status: SessionStatus, number: int) -> str:
@@ -237,27 +245,27 @@ def _run(context: AppContext, session: Session, view: ProgressView, how: dict[st
     events = session.new_events()
     try:
         with view.following(events):
-            return _until_signalled(lambda: session.run_async(**how, events=events, is_prepared=True))
-    except _Stopped as stopped:  # told below the live view, which is gone by now
+            return until_signalled(lambda: session.run_async(**how, events=events, is_prepared=True))
+    except Stopped as stopped:  # told below the live view, which is gone by now
         _tell_stopped(context, session, stopped.number)
         raise click.exceptions.Exit(128 + stopped.number) from None
 
 
-class _Stopped(Exception):
-    """A signal stopped the run."""
+class Stopped(Exception):
+    """A signal stopped a run."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(number)
 
 
-def _until_signalled(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
+def until_signalled(run: Callable[[], Awaitable[T]]) -> T:
     """Run until an outcome; Ctrl-C and SIGTERM stop between two writes, and the session can be resumed."""
     import asyncio  # noqa: PLC0415 - only where something runs
 
     got: list[int] = []
 
-    async def work() -> RunResult:
+    async def work() -> T:
         task = asyncio.ensure_future(run())
         loop = asyncio.get_running_loop()
 
@@ -272,7 +280,7 @@ def _until_signalled(run: Callable[[], Awaitable[RunResult]]) -> RunResult:
     try:
         return asyncio.run(work())
     except asyncio.CancelledError:
-        raise _Stopped(got[0] if got else signal.SIGINT) from None
+        raise Stopped(got[0] if got else signal.SIGINT) from None
 
 
 def _tell_stopped(context: AppContext, session: Session, number: int) -> None:

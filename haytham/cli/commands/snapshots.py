@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ from haytham.cli.context import (
     UNREADABLE,
     AppContext,
     UsageError,
+    as_json,
     ask,
+    in_a_line,
     sanitize,
 )
 from haytham.cli.options import complete_snapshots, session_option
@@ -26,6 +29,7 @@ from haytham.cli.output import (
     SnapshotTreeView,
     TreeRow,
     format_size,
+    one_line,
     pluralize,
     render_table,
     restore_words,
@@ -41,6 +45,8 @@ from haytham.history.snapshot_fields import SnapshotFields
 
 if TYPE_CHECKING:
     from haytham.app.history import SessionHistory
+    from haytham.app.recovery import ClearResult, StatePart
+    from haytham.app.results import RestoreResult
     from haytham.app.session import Session
     from haytham.config.policy import SnapshotKind
     from haytham.history.snapshot import Snapshot
@@ -228,75 +234,123 @@ def restore(context: AppContext, /, which: str, session_name: str | None) -> Non
     _restore(context, *context.workspace.snapshot(which, session_name, among=TO_GO_BACK))
 
 
-def _restore(context: AppContext, session: Session, chosen: Snapshot, *, names: bool = False) -> None:
+def _restore(context: AppContext, session: Session, chosen: Snapshot) -> None:
     """Restore a snapshot; print what changed, and how to undo it."""
     result = session.restore(chosen)
+    facts, lines = _restored(context, session, result)
+    context.output("restore", facts, "\n".join([*lines, *_hints(context, session, result)]))
+
+
+def _restored(context: AppContext, session: Session, result: RestoreResult) -> tuple[dict[str, Any], list[str]]:
+    """Return what a restore did, for JSON and in words."""
     for line in setting_lines(result):
         context.info(line)
+    chosen = result.snapshot
     ids = {"project": session.project_id, "session": session.session_id, "recovery": result.recovery.id}
     row = snapshot_to_json(chosen, pinned=chosen.id in session.history.pins())
     paths = {"changed": list(result.changed), "added": list(result.added), "removed": list(result.removed)}
-    lines = [f"restored {snapshot_title(chosen)}: {restore_words(result)}", *(restored_names(result) if names else [])]
-    lines += [] if context.options.quiet else [f"to undo that: haytham restore {result.recovery.id}"]
-    lines += [] if context.options.quiet else [f"to go on: haytham resume{context.session_hint(session)}"]
-    context.output("restore", {**ids, "snapshot": row, **paths}, "\n".join(lines))
+    lines = [f"restored {snapshot_title(chosen)}: {restore_words(result)}"]
+    return {**ids, "snapshot": row, **paths}, lines
 
 
-_KINDS: tuple[SnapshotKind, ...] = ("recovery", "pre_operation")
+def _hints(context: AppContext, session: Session, result: RestoreResult) -> list[str]:
+    if context.options.quiet:
+        return []
+    undo = f"to undo that: haytham restore {result.recovery.id}"
+    return [undo, f"to go on: haytham resume{context.session_hint(session)}"]
+
+
 _NOTHING = "there is nothing to recover: nothing was restored, and nothing went wrong"
 
 
 @click.command
 @session_option(argument=True)
+@click.option("--list", "only_list", is_flag=True, help="List them, and ask for nothing.")
 @click.option("--at", "which", metavar="ID", help="Restore this one.", shell_complete=complete_snapshots)
 @click.option("--latest", is_flag=True, help="Restore the newest one.")
-@click.option("--clear", is_flag=True, help="Remove all of them.")
+@click.option("--clear", is_flag=True, help="Delete all of them.")
 @click.pass_obj
-def recover(context: AppContext, /, session_name: str | None, *, which: str | None, latest: bool, clear: bool) -> None:
+def recover(  # noqa: PLR0913 - click's switches
+    context: AppContext,
+    /,
+    session_name: str | None,
+    *,
+    only_list: bool,
+    which: str | None,
+    latest: bool,
+    clear: bool,
+) -> None:
     r"""Bring back what was there before something went wrong.
 
-    Lists what was kept before a restore, or when something broke off, newest first; in a terminal asks which one to
-    restore. It is verified first.
+    Lists what was kept before a restore, at an error or at drift, newest first; in a terminal asks which one to
+    restore. It is verified first. Says what that brought back of the session's state.
 
     \b
     Examples:
       haytham recover
       haytham recover --latest
+      haytham recover --at 7 --json
       haytham recover --clear
     """
-    if (which is not None) + latest + clear > 1:
-        raise UsageError("say one of --at, --latest and --clear, not several")
+    if (which is not None) + only_list + latest + clear > 1:
+        raise UsageError("say one of --list, --at, --latest and --clear, not several")
     session = context.workspace.session(session_name, among=TO_GO_BACK)
-    history = session.history
-    points = [snapshot for snapshot in history.list() if snapshot.kind in _KINDS]
+    recovery = session.recovery
     if clear:
-        _clear(context, history, points)
+        _clear(context, recovery.clear())
         return
-    chosen = _said(history, points, which) if which is not None or latest else _asked(context, points)
+    named = which is not None or latest
+    chosen = recovery.find(which) if named else _asked(context, recovery.points(), asks=not only_list)
     if chosen is not None:
-        history.check(chosen)
-        _restore(context, session, chosen, names=True)
+        _recover(context, session, chosen)
 
 
-def _said(history: SessionHistory, points: list[Snapshot], which: str | None) -> Snapshot:
-    """Return the recovery point that was named, else the newest."""
-    if not points:
-        raise UsageError(_NOTHING)
-    chosen = points[0] if which is None else history.find(which)
-    if chosen.kind not in _KINDS:
-        raise UsageError(
-            f"{snapshot_title(chosen)} was not kept for that; restore it with: haytham restore {chosen.id}"
-        )
-    return chosen
+def _recover(context: AppContext, session: Session, chosen: Snapshot) -> None:
+    """Restore a recovery point; print what that brought back, documents and state."""
+    result = session.recovery.recover(chosen)
+    facts, lines = _restored(context, session, result.restored)
+    parts = {part.name: {"value": part.value, "changed": part.is_changed} for part in result.parts}
+    lines += [*restored_names(result.restored), *_part_lines(result.parts)]
+    text = "\n".join([*lines, *_hints(context, session, result.restored)])
+    context.output("recover", {**facts, "state": parts}, text)
 
 
-def _asked(context: AppContext, points: list[Snapshot]) -> Snapshot | None:
+def _part_lines(parts: Iterable[StatePart]) -> list[str]:
+    """Return the parts of the state that were brought back, a line each; those that are empty now and before in one."""
+    empty = [part.name for part in parts if not part.is_changed and not _filled(part)]
+    lines = [_part_line(part) for part in parts if part.name not in empty]
+    return lines + ([f"{', '.join(empty)}: nothing (as before)"] if empty else [])
+
+
+def _filled(part: StatePart) -> dict[str, Any]:
+    return {name: value for name, value in part.value.items() if value not in (None, [], {}, "")}
+
+
+def _part_line(part: StatePart) -> str:
+    """Return a part of the state in one line: its values, and whether they are others than before."""
+    filled = _filled(part)
+    values = "; ".join(f"{name.replace('_', ' ')} {_value_words(value)}" for name, value in filled.items())
+    if part.name == "goals":
+        values = _value_words(part.value["goals"]) if filled else ""
+    return in_a_line(f"{part.name}: {values or 'nothing'}{'' if part.is_changed else ' (as before)'}")
+
+
+def _value_words(value: Any) -> str:
+    """Return a value of the state as text: a list as its items, a map as its keys and values."""
+    if isinstance(value, list):
+        return ", ".join(map(_value_words, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_value_words(inner)}" for name, inner in value.items())
+    return one_line(value) if isinstance(value, str) else as_json(value)
+
+
+def _asked(context: AppContext, points: list[Snapshot], *, asks: bool) -> Snapshot | None:
     """List what can be recovered and, in a terminal, ask which one to restore; None where none is chosen."""
     rows = [
         {**snapshot_to_json(snapshot, pinned=False), "circumstance": _circumstance(snapshot)} for snapshot in points
     ]
     context.output("recovery", {"snapshots": rows}, "\n".join(_point_lines(points)) or _NOTHING)
-    if not points:
+    if not points or not asks:
         return None
     if not context.can_ask():
         context.info("\nto restore one: haytham recover --at ID")
@@ -337,13 +391,8 @@ def _circumstance(point: Snapshot) -> str:
     return f"before {operation}" if is_before else f"when {operation}"
 
 
-def _clear(context: AppContext, history: SessionHistory, points: list[Snapshot]) -> None:
-    """Remove all recovery points but those that a pin or a fork holds."""
-    removed, refused = [], []
-    for snapshot in points:
-        try:
-            removed.append(history.delete(snapshot))
-        except HaythamError as error:
-            refused.append(f"{snapshot_title(snapshot)}, stays: {error}")
-    lines = [f"{pluralize(len(removed), 'recovery point')} removed", *map(sanitize, refused)]
-    context.output("recovery_cleared", {"removed": removed, "kept": refused}, "\n".join(lines))
+def _clear(context: AppContext, result: ClearResult) -> None:
+    """Print which recovery points were deleted, and why others stay."""
+    kept = [f"{snapshot_title(one)}, stays: {error}" for one, error in result.kept]
+    told = [f"{pluralize(len(result.deleted), 'recovery point')} removed", *map(sanitize, kept)]
+    context.output("recovery_cleared", {"removed": list(result.deleted), "kept": kept}, "\n".join(told))
