@@ -56,7 +56,7 @@ def main(base: Path) -> None:
     """Make a mistake, and travel back."""
     heading("A run with a mistake")
     session = start(base, "user_123")
-    print(f"{session.run(events=session.documents.events).status}: {session.output('offer').text.splitlines()[-1]}")
+    print(f"{session.run().status}: {session.output('offer').text.splitlines()[-1]}")
 
     heading("The snapshots of a user, in whatever project")
     history = Workspace(base).history()
@@ -69,7 +69,7 @@ def main(base: Path) -> None:
     session.restore(target)
     print(f"collected then: {session.state['fields']['collected']}")
     session.give_input("30 euros")
-    print(f"{session.run(events=session.documents.events).status}: {session.output('offer').text.splitlines()[-1]}")
+    print(f"{session.run().status}: {session.output('offer').text.splitlines()[-1]}")
 
     heading("Compare")
     show(session.diff(mistaken))
@@ -91,10 +91,9 @@ def start(base: Path, user: str) -> Session:
 
 def listen(session: Session) -> Session:
     """Print every snapshot that is saved or restored."""
-    events = session.documents.events
-    events.on("snapshot_saved", on_saved)
+    session.on("checkpoint_saved", on_saved)
 
-    @events.on("snapshot_restored")
+    @session.on("checkpoint_restored")
     async def on_restored(event: Event) -> None:
         print(f"  restored: {event.facts['number']}")
 
@@ -120,7 +119,7 @@ def run_from(base: Path, snapshot_id: str) -> None:
     session, snapshot = Workspace(base).snapshot(snapshot_id)
     child = listen(session.fork(snapshot, name="cheaper", purpose="Try a lower price"))
     child.give_input("20 euros")
-    print(f"{child.run(events=child.documents.events).status}: {child.output('offer').text.splitlines()[-1]}")
+    print(f"{child.run().status}: {child.output('offer').text.splitlines()[-1]}")
     print(f"the session itself: {session.output('offer').text.splitlines()[-1]}")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from haytham.checkpoint.checkpoint_manager import CheckpointManager
     from haytham.config.workflow import Phase, Workflow
     from haytham.engine.runner import Runner, RunResult
-    from haytham.errors import HaythamError
+    from haytham.errors import HaythamError, SnapshotVetoed, Veto
     from haytham.history.history import History
     from haytham.history.snapshot import Snapshot
     from haytham.project.project_manager import ProjectManager
@@ -34,10 +34,12 @@ _HOMES = {
     "RunResult": "haytham.engine.runner",
     "Runner": "haytham.engine.runner",
     "Snapshot": "haytham.history.snapshot",
+    "SnapshotVetoed": "haytham.errors",
     "SqliteStore": "haytham.storage",
     "Task": "haytham.agents.base",
     "ProjectManager": "haytham.project.project_manager",
     "Session": "haytham.app.session",
+    "Veto": "haytham.errors",
     "Workflow": "haytham.config.workflow",
     "Workspace": "haytham.app.workspace",
 }
@@ -55,8 +57,10 @@ __all__ = [
     "Runner",
     "Session",
     "Snapshot",
+    "SnapshotVetoed",
     "SqliteStore",
     "Task",
+    "Veto",
     "Workflow",
     "Workspace",
 ]

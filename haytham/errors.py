@@ -435,6 +435,37 @@ class UntrustedCode(HaythamError, PermissionError):
         super().__init__(f"agent {agent} runs code ({model}) that is not trusted here, or was changed since; {hint}")
 
 
+class Veto(HaythamError, RuntimeError):
+    """Raised by a handler of `snapshot_taking`: the snapshot is not to be taken, for a reason."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class SnapshotVetoed(HaythamError, RuntimeError):
+    """A handler vetoed a snapshot."""
+
+    def __init__(self, kind: str, reason: str, handler: str) -> None:
+        self.kind, self.reason, self.handler = kind, reason, handler
+        super().__init__(f"no {kind} snapshot was taken: the handler {handler} vetoed it: {reason}")
+
+
+class MissingExtra(HaythamError, ImportError):
+    """A package of an extra is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs a package that is not installed; pip install 'haytham[{extra}]'")
+
+
+class UntrustedHooks(HaythamError, PermissionError):
+    """The hooks of an untrusted session would run commands on this machine."""
+
+    def __init__(self) -> None:
+        hint = "review them, then: haytham resume --trust"
+        super().__init__(f"the hooks of the workflow are not trusted here, or were changed since; {hint}")
+
+
 class CallableNotImportable(HaythamError, ImportError):
     """An agent is a Python callable of a script or inside a function, and was not passed to the run."""
 

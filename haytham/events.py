@@ -1,36 +1,33 @@
-"""Events: their types in one table, lines in `events.jsonl`, and handlers.
-
-A handler never stops the work: what it raises is logged, and the next handler is called.
-"""
+"""Events: their types in one table, and lines in `events.jsonl`. How handlers are called is in `handlers`."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import deque
-from collections.abc import Awaitable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from haytham import clock
-from haytham.errors import InvalidArgument
-from haytham.logs import LogKind, log_size, parse_line, read_from, read_log
+from haytham.errors import HaythamError, InvalidArgument, Veto, describe_error
+from haytham.handlers import DEFAULT_TIMEOUT, EVERY, Dispatcher, Handler, HandlerDropped, Handlers, HandlerTimeout
+from haytham.logs import log_size, parse_line, read_from, read_log
+from haytham.redact import redact
+from haytham.storage.base import Append, Batch, commit
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from haytham.logs import Line
+    from haytham.handlers import Call
+    from haytham.logs import Line, LogKind
     from haytham.storage.base import SessionStore
-
-    Handler = Callable[["Event"], object]
 
 log = logging.getLogger(__name__)
 
-EVERY = "*"
-_PATIENCE = 5.0
+S = TypeVar("S")
+F = TypeVar("F", bound="Callable[[Event], object]")
+
+ALIASES = {"checkpoint_saved": "snapshot_saved", "checkpoint_restored": "snapshot_restored"}
+_FAILURE = "handler_failed"
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,7 @@ class EventType:
 _TEXT, _NUMBER, _LIST = (str,), (int,), (list,)
 _MAYBE_TEXT, _MAYBE_NUMBER = (str, type(None)), (int, type(None))
 _AMOUNT = (int, float, type(None))
+_SNAPSHOT = {"snapshot": _TEXT, "number": _NUMBER, "kind": _TEXT}
 _AGENT = {"phase": _NUMBER, "agent": _TEXT}
 _SETTINGS: dict[str, tuple[type, ...]] = {
     "model": _MAYBE_TEXT,
@@ -80,10 +78,11 @@ _TYPES = (
         {**_ORIGIN, **_SETTINGS, "identity": _MAYBE_TEXT},
         frozenset({*_SETTINGS, "identity"}),
     ),
+    EventType("session_resumed", "a run goes on with work that an earlier one began", {"phase": _NUMBER}),
     EventType(
-        "session_forked",
-        "a session was created from another one",
-        {"session": _MAYBE_TEXT, "snapshot": _MAYBE_TEXT, "purpose": _MAYBE_TEXT, **_ORIGIN, "model": _MAYBE_TEXT},
+        "session_completed",
+        "nothing is left to do, or the session was closed with a version of the requirements",
+        {"version": _MAYBE_NUMBER},
     ),
     EventType(
         "settings_changed", "model, limits or recording of a session were changed", _SETTINGS, frozenset(_SETTINGS)
@@ -97,6 +96,11 @@ _TYPES = (
     EventType("phase_completed", "all agents of a phase have answered", {"phase": _NUMBER}),
     EventType("phase_failed", "an agent of a phase has failed", {"phase": _NUMBER}),
     EventType("phase_waiting", "a person has to write an output of a phase", {"phase": _NUMBER}),
+    EventType(
+        "phase_stale",
+        "outputs of a phase have become stale, and why",
+        {"phase": _NUMBER, "agents": _LIST, "why": _TEXT},
+    ),
     EventType("attempt_started", "the next attempt at a phase starts", {"phase": _NUMBER, "attempt": _NUMBER}),
     EventType("agent_started", "an agent is called", {**_AGENT, "model": _TEXT}),
     EventType("agent_text", "an agent writes a piece of its answer", {**_AGENT, "text": _TEXT}, is_persisted=False),
@@ -151,16 +155,44 @@ _TYPES = (
     EventType("decision_refused", "a decision in a file does not count, and why", {"phase": _NUMBER, "why": _TEXT}),
     EventType("revised", "a person revised a text, by its digest", {**_AGENT, "text": _TEXT}),
     EventType(
-        "snapshot_saved",
-        "a snapshot was saved; its record is the history's",
-        {"session": _TEXT, "snapshot": _TEXT, "number": _NUMBER, "kind": _TEXT},
-        is_persisted=False,
+        "snapshot_taking",
+        "a snapshot is about to be taken; a handler may veto it",
+        {"kind": _TEXT, "label": _MAYBE_TEXT},
     ),
-    EventType("snapshot_restored", "a session was restored", {"snapshot": _TEXT, "number": _NUMBER, "recovery": _TEXT}),
-    EventType("snapshots_deleted", "snapshots were deleted by retention", {"snapshots": _LIST}),
+    EventType(
+        "snapshot_saved",
+        "a snapshot was saved, with the bytes of its documents, and those added after compression",
+        {**_SNAPSHOT, "raw": _NUMBER, "added": _NUMBER},
+    ),
+    EventType(
+        "snapshot_skipped", "a handler vetoed a snapshot, and why", {"kind": _TEXT, "handler": _TEXT, "why": _TEXT}
+    ),
+    EventType("snapshot_restored", "a session was restored", {**_SNAPSHOT, "recovery": _TEXT}),
+    EventType(
+        "snapshot_forked",
+        "a session was created from another one, whose handlers are called, too",
+        {
+            "session": _MAYBE_TEXT,
+            "snapshot": _MAYBE_TEXT,
+            "fork": _TEXT,
+            "purpose": _MAYBE_TEXT,
+            **_ORIGIN,
+            "model": _MAYBE_TEXT,
+        },
+    ),
+    EventType(
+        "snapshot_deleted",
+        "a snapshot was deleted: by `retention`, a `limit`, a `request`, or the end of its `operation`",
+        {"snapshot": _TEXT, "number": _MAYBE_NUMBER, "kind": _MAYBE_TEXT, "why": _TEXT},
+    ),
     EventType("snapshot_failed", "a snapshot could not be saved", {"error": _TEXT}),
     EventType("step_failed", "a step could not be counted", {"error": _TEXT}),
     EventType("prune_failed", "snapshots could not be deleted", {"error": _TEXT}),
+    EventType(
+        "handler_failed",
+        "a handler or hook of an event raised, or took too long",
+        {"handler": _TEXT, "on": _TEXT, "error": _TEXT},
+    ),
     EventType("merged", "phases of another session were merged", {"session": _TEXT, "phases": _LIST}),
 )
 EVENT_TYPES: dict[str, EventType] = {event.name: event for event in _TYPES}
@@ -168,11 +200,13 @@ EVENT_TYPES: dict[str, EventType] = {event.name: event for event in _TYPES}
 
 @dataclass(frozen=True)
 class Event:
-    """What happened, when, and the facts of it, as its type says."""
+    """What happened, when, the facts of it, as its type says, and the ids of the project and session."""
 
     name: str
     time: str
     facts: dict[str, Any] = field(default_factory=dict)
+    project: str = ""
+    session: str = ""
 
     @property
     def type(self) -> EventType:
@@ -192,34 +226,53 @@ class Event:
         return json.dumps({"time": self.time, "event": self.name, **self.facts}, ensure_ascii=True).encode() + b"\n"
 
 
-class Events:
-    """Where events go: to the session's file, and to handlers.
+class EventSource:
+    """Something with handlers that others may add to: a workspace, a session, its history, its events."""
 
-    Handlers are called at once, in the order they were registered. What an async handler returns is awaited in that
-    same order, one after the other: in the loop of the run while one is under way, else in the running loop (`drain`
-    waits for that), else before `emit` returns.
+    handlers: Handlers
+
+    @overload
+    def on(self, name: str, handler: F, *, priority: float = 0, timeout: float | None = DEFAULT_TIMEOUT) -> F: ...
+
+    @overload
+    def on(self, name: str, *, priority: float = 0, timeout: float | None = DEFAULT_TIMEOUT) -> Callable[[F], F]: ...
+
+    def on(
+        self, name: str, handler: F | None = None, *, priority: float = 0, timeout: float | None = DEFAULT_TIMEOUT
+    ) -> F | Callable[[F], F]:
+        """Call a handler, sync or async, for events of a name, or for every one (`*`); also a decorator.
+
+        The higher priority is called first. `timeout` is in seconds; without one, a sync handler is called directly.
+        """
+        events = frozenset({event_name(name)})
+
+        def add(function: F) -> F:
+            self.handlers.add(Handler(events, function, priority, timeout))
+            return function
+
+        return add if handler is None else add(handler)
+
+
+class Events(Dispatcher["Event"], EventSource):
+    """Where the events of a session go: to its file, and to handlers.
+
+    `project` and `session` are the ids that handlers find in each event. That a handler failed is an event itself, for
+    all the others: for an event that is not stored only once, and never for `handler_failed`.
     """
 
-    def __init__(self, store: SessionStore | None = None, key: str = "") -> None:
+    def __init__(
+        self,
+        store: SessionStore | None = None,
+        key: str = "",
+        *,
+        project: str = "",
+        session: str = "",
+        handlers: Handlers | None = None,
+    ) -> None:
+        super().__init__(Handlers() if handlers is None else handlers, self._record_failure)
         self._store, self._key = store, key
-        self._handlers: list[tuple[str, Callable[[Event], object]]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._queues: dict[asyncio.AbstractEventLoop, _Queue] = {}
-
-    @overload
-    def on(self, name: str, handler: Handler) -> Handler: ...
-
-    @overload
-    def on(self, name: str) -> Callable[[Handler], Handler]: ...
-
-    def on(self, name: str, handler: Handler | None = None) -> Handler | Callable[[Handler], Handler]:
-        """Call a handler, sync or async, for events of a name, or for every one (`*`); also a decorator."""
-        if name != EVERY and name not in EVENT_TYPES:
-            raise InvalidArgument("event", name, ", ".join([EVERY, *EVENT_TYPES]))
-        if handler is None:
-            return partial(self.on, name)
-        self._handlers.append((name, handler))
-        return handler
+        self._project, self._session = project, session
+        self._failed: set[tuple[str, str]] = set()
 
     def relocate(self, key: str) -> None:
         """Append to another file from now on: the session's folder was renamed."""
@@ -228,96 +281,63 @@ class Events:
     def emit(self, name: str, /, *, persist: bool = True, **facts: Any) -> None:
         """Store an event, unless its type or `persist` say otherwise or the folder is gone, and call the handlers."""
         event = Event.new(name, **facts)
-        is_stored = persist and event.type.is_persisted
-        if is_stored and self._store is not None and self._store.has_folder(self._key.rpartition("/")[0] + "/"):
-            self._store.append(self._key, event.line())
+        if persist:
+            self._store_lines([event])
         self.dispatch(event)
 
-    def dispatch(self, event: Event) -> None:
+    def emit_all(self, events: Sequence[Event], *, after: Sequence[Event] = ()) -> None:
+        """Store events together, after those whose handlers were called already, and call their handlers."""
+        self._store_lines([*after, *events])
+        for event in events:
+            self.dispatch(event)
+
+    def ask(self, event: Event) -> tuple[str, Veto] | None:
+        """Call the handlers of an event to their end; return the first that vetoes it, by name, and the veto."""
+        return super().ask(self._named(event))
+
+    def lines(self, events: Sequence[Event]) -> tuple[Append, ...]:
+        """Return what storing events appends: nothing if none is stored, or the session's folder is gone."""
+        lines = b"".join(event.line() for event in events if event.type.is_persisted)
+        has_place = self._store is not None and self._store.has_folder(self._key.rpartition("/")[0] + "/")
+        return (Append(self._key, lines),) if lines and has_place else ()
+
+    def _store_lines(self, events: Sequence[Event]) -> None:
+        appends = self.lines(events)
+        if appends and self._store is not None:
+            commit(self._store, Batch(appends=appends))
+
+    def dispatch(self, event: Event, *, without: Handler | None = None) -> None:
         """Call the handlers of an event."""
-        calls = [_Call(handler, event) for name, handler in self._handlers if name in (event.name, EVERY)]
-        unfinished = [call for call in calls if call.start()]
-        if unfinished:
-            self._finish(unfinished)
+        super().dispatch(self._named(event), without=without)
+        for name, error in self.handlers.take_faults():
+            log.error("the handler %s could not be loaded: %s", name, error)
+            self.emit("handler_failed", handler=name, on=EVERY, error=redact(describe_error(error)))
 
-    def _finish(self, calls: list[_Call]) -> None:
-        """Have calls of async handlers awaited: in the loop that runs here, in that of the run, or right now."""
-        import asyncio  # noqa: PLC0415 - only where a handler is async
+    def _named(self, event: Event) -> Event:
+        return replace(event, project=self._project, session=self._session)
 
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if self._loop is None:
-                asyncio.run(self._finish_now(calls))
-            else:
-                self._loop.call_soon_threadsafe(self._enqueue, calls)
-        else:
-            self._enqueue(calls)
+    def _record_failure(self, call: Call, error: BaseException) -> None:
+        """Log that a handler failed, and record it."""
+        name, handler = call.event.name, call.handler.name
+        facts: dict[str, Any] = {"handler": handler, "on": name, "error": redact(_description(error))}
+        if isinstance(error, HandlerDropped):
+            log.warning("the handler %s of event %s was not finished", handler, name)
+            self._store_lines([Event.new(_FAILURE, **facts)])
+            return
+        log.error("the handler %s of event %s failed: %s", handler, name, _sentence(error), exc_info=error)
+        is_again = (handler, name) in self._failed
+        self._failed.add((handler, name))
+        if name != _FAILURE and (EVENT_TYPES[name].is_persisted or not is_again):
+            failure = Event.new(_FAILURE, **facts)
+            self._store_lines([failure])
+            self.dispatch(failure, without=call.handler)
 
-    async def _finish_now(self, calls: list[_Call]) -> None:
-        self._enqueue(calls)
-        await self.drain()
-
-    def _enqueue(self, calls: list[_Call]) -> None:
-        """Add calls to the queue of the running loop."""
-        import asyncio  # noqa: PLC0415
-
-        loop = asyncio.get_running_loop()
-        queue = self._queues.get(loop)
-        if queue is None:
-            queue = self._queues[loop] = _Queue(lambda: self._queues.pop(loop, None))
-        queue.add(calls)
-
-    async def drain(self) -> None:
-        """Wait until the async handlers called from the running loop are done; in one of them this does nothing."""
-        import asyncio  # noqa: PLC0415
-
-        loop = asyncio.get_running_loop()
-        while (queue := self._queues.get(loop)) is not None and not queue.is_current:
-            await queue.wait()
-
-    @asynccontextmanager
-    async def finished_in_loop(self) -> AsyncIterator[None]:
-        """Await async handlers in the running loop, whichever thread emits; all are done at the end.
-
-        Where the caller is cancelled they have some seconds left.
-        """
-        import asyncio  # noqa: PLC0415
-
-        before, self._loop = self._loop, asyncio.get_running_loop()
-        try:
-            try:
-                yield
-            except Exception:
-                await self.drain()
-                raise
-            await self.drain()
-        except asyncio.CancelledError:
-            await self._stop()
-            raise
-        finally:
-            self._loop = before
-
-    async def _stop(self) -> None:
-        """Give async handlers some seconds, then cancel those that are not done."""
-        import asyncio  # noqa: PLC0415
-
-        queue = self._queues.get(asyncio.get_running_loop())
-        if queue is not None:
-            await queue.wait(_PATIENCE)
-            await queue.cancel()
-
-    def emit_revised_once(self, **facts: Any) -> None:
-        """Emit `revised`, unless the session's file has one with just these facts."""
-        if _fact_key({"event": "revised", **facts}) not in self._recorded():
-            self.emit("revised", **facts)
-
-    def _recorded(self) -> set[str]:
-        """Return the events that are emitted once, as far as the session's file has them."""
-        state = set() if self._store is None else read_log(self._store, self._key, _ONCE)
+    def fold(self, kind: LogKind[S]) -> S:
+        """Return what the lines of the session's file come to; a line that cannot be read is skipped."""
+        state = kind.empty() if self._store is None else read_log(self._store, self._key, kind)
         if state is None:  # a line that a crash cut off, or a person's
-            state = set()
-            _fold_once(state, read_from(self._store, self._key, 0).split(b"\n") if self._store is not None else [])
+            state = kind.empty()
+            kind.fold(state, read_from(self._store, self._key, 0).split(b"\n") if self._store is not None else [])
         return state
 
     def size(self) -> int:
@@ -332,7 +352,8 @@ class Events:
         data = b"" if self._store is None else read_from(self._store, self._key, position)
         whole = data[: data.rfind(b"\n") + 1]
         lines = [line for line in map(parse_line, whole.split(b"\n")) if line is not None]
-        return [_read_event(line) for line in lines if isinstance(line.get("event"), str)], position + len(whole)
+        events = [_read_event(line) for line in lines if isinstance(line.get("event"), str)]
+        return [self._named(event) for event in events], position + len(whole)
 
 
 def _read_event(line: Line) -> Event:
@@ -340,110 +361,20 @@ def _read_event(line: Line) -> Event:
     return Event(line["event"], str(line.get("time", "")), facts)
 
 
-def _fact_key(line: Mapping[str, Any]) -> str:
-    return json.dumps({name: value for name, value in line.items() if name != "time"}, sort_keys=True)
+def _description(error: BaseException) -> str:
+    """Return what is recorded of an error of a handler."""
+    if isinstance(error, Veto):
+        return f"it vetoed what cannot be vetoed: {error.reason}"
+    return str(error) if isinstance(error, HandlerTimeout) else describe_error(error)
 
 
-def _fold_once(state: set[str], lines: list[bytes]) -> bool:
-    for line in lines:
-        if b'"revised"' in line and (event := parse_line(line)) is not None and event.get("event") == "revised":
-            state.add(_fact_key(event))
-    return True
+def _sentence(error: BaseException) -> str:
+    return str(error) if isinstance(error, HandlerTimeout | HaythamError) else f"{type(error).__name__}: {error}"
 
 
-_ONCE: LogKind[set[str]] = LogKind("revised-1", set, _fold_once, sorted, set)
-
-
-class _Call:
-    """One call of a handler: started at once, and awaited later where the handler is async."""
-
-    def __init__(self, handler: Callable[[Event], object], event: Event) -> None:
-        self._handler, self._event = handler, event
-        self._awaitable: Awaitable[object] | None = None
-
-    def start(self) -> bool:
-        """Call the handler; return whether something is left to await."""
-        try:
-            result = self._handler(self._event)
-        except Exception as error:  # noqa: BLE001 - around event handlers: the work goes on
-            self._report(error)
-            return False
-        if isinstance(result, Awaitable):
-            self._awaitable = result
-        return self._awaitable is not None
-
-    async def finish(self) -> None:
-        """Await what the handler returned; one that cancels itself has failed."""
-        import asyncio  # noqa: PLC0415
-
-        try:
-            if self._awaitable is not None:
-                await self._awaitable
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            self._report(error)
-        except Exception as error:  # noqa: BLE001 - around event handlers: the work goes on
-            self._report(error)
-
-    def drop(self) -> None:
-        """Close what was never awaited, and log that."""
-        close = getattr(self._awaitable, "close", None)
-        if close is not None:
-            close()
-        log.warning("the handler %s of event %s was not finished", self._name, self._event.name)
-
-    def _report(self, error: BaseException) -> None:
-        said = f"{type(error).__name__}: {error}"
-        log.error("the handler %s of event %s failed: %s", self._name, self._event.name, said, exc_info=error)
-
-    @property
-    def _name(self) -> str:
-        return getattr(self._handler, "__qualname__", None) or repr(self._handler)
-
-
-class _Queue:
-    """Awaits the calls of async handlers in one loop, one after the other."""
-
-    def __init__(self, on_done: Callable[[], object]) -> None:
-        self._calls: deque[_Call] = deque()
-        self._on_done = on_done
-        self._task: asyncio.Task[None] | None = None
-
-    def add(self, calls: list[_Call]) -> None:
-        """Add calls, in order."""
-        import asyncio  # noqa: PLC0415
-
-        self._calls.extend(calls)
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._work())
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the caller is one of the handlers."""
-        import asyncio  # noqa: PLC0415
-
-        return self._task is asyncio.current_task()
-
-    async def _work(self) -> None:
-        try:
-            while self._calls:
-                await self._calls[0].finish()
-                self._calls.popleft()
-        finally:
-            self._on_done()
-            for call in self._calls:
-                call.drop()
-
-    async def wait(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - to stop waiting cancels nothing
-        """Wait until all calls are done; to cancel this cancels none of them."""
-        import asyncio  # noqa: PLC0415
-
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=timeout)
-
-    async def cancel(self) -> None:
-        """Cancel the calls that are not done."""
-        if self._task is not None and self._task.cancel():
-            await self.wait(_PATIENCE)
+def event_name(name: str) -> str:
+    """Return the name of an event that may be given by an alias, or `*`; InvalidArgument for any other."""
+    name = ALIASES.get(name, name)
+    if name != EVERY and name not in EVENT_TYPES:
+        raise InvalidArgument("event", name, ", ".join([EVERY, *EVENT_TYPES]))
+    return name

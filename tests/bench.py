@@ -100,7 +100,7 @@ def bench_runner(base):
     """What the runner adds to a phase with one instant agent, over 50 phases."""
     session, ends = workflow_session(base, phases=50), []
     events = Events(session.store, session.prefix + "events.jsonl")
-    events.on("phase_completed", lambda _: ends.append(time.perf_counter()))
+    events.on("phase_completed", lambda _: ends.append(time.perf_counter()), timeout=None)
     begun = time.perf_counter()
     files = replaced_by(lambda: asyncio.run(Runner(session, events, may_run_code=True).run()))
     spans = [end - before for before, end in zip([begun, *ends], ends, strict=False)]
@@ -137,7 +137,7 @@ def step_spans(base, phases):
     """How long each step of a run takes, from one end of a phase to the next."""
     session, ends = workflow_session(base, phases=phases), []
     events = Events(session.store, session.prefix + "events.jsonl")
-    events.on("phase_completed", lambda _: ends.append(time.perf_counter()))
+    events.on("phase_completed", lambda _: ends.append(time.perf_counter()), timeout=None)
     asyncio.run(Runner(session, events, may_run_code=True).run())
     return [end - before for before, end in itertools.pairwise(ends)]
 

@@ -23,8 +23,9 @@ FLOORS = [
     {"cache", "errors", "clock", "redact", "resources", "sandbox", "usage", "yaml_loader"},
     {"validation", "word_diff"},
     {"storage"},
-    {"logs", "markdown"},
+    {"handlers", "logs", "markdown"},
     {"events"},
+    {"otel"},
     {"config"},
     {"contracts"},
     {"agents"},
@@ -91,7 +92,7 @@ CHANGES = (
     ".lock",
     ".run_lock",
     ".emit",
-    ".emit_revised_once",
+    ".emit_all",
     ".commit",
 )
 CHANGES += (".transaction", ".update_manifest", ".switch_workflow", ".ensure_folder", ".create", ".save_request")
@@ -131,6 +132,7 @@ def test_time_and_ids_come_from_the_clock(path):
 
 DECLARED = {"click", "filelock", "frontmatter", "jinja2", "jsonschema", "markdown_it", "mistune", "rich"}
 DECLARED |= {"genai_prices", "pydantic_ai"}  # of the extra `llm`, imported where a model is asked
+DECLARED |= {"opentelemetry"}  # of the extra `otel`
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
@@ -144,10 +146,11 @@ def test_every_package_that_is_imported_is_declared(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_a_module_says_what_lives_in_it_and_stays_small(path):
-    """Every module has a docstring and at most 500 lines; Session has a method for each use case."""
+    """Every module has a docstring and at most 500 lines, but for two lists: of use cases, and of errors."""
     text = path.read_text(encoding="utf-8")
     assert ast.get_docstring(ast.parse(text))
-    assert text.count("\n") <= (700 if path.parts[-2:] == ("app", "session.py") else 500)
+    is_list = path.relative_to(ROOT / "haytham").as_posix() in ("app/session.py", "errors.py")
+    assert text.count("\n") <= (700 if is_list else 500)
 
 
 def test_no_two_classes_share_a_name():

@@ -56,7 +56,7 @@ def test_log_prints_time_name_and_facts_on_a_line(here):
     told = haytham("log", cwd=here).out.splitlines()
     stored = [json.loads(line) for line in file_of(here).read_text(encoding="utf-8").splitlines()]
     assert [line.split("  ")[:2] for line in told] == [[event["time"], event["event"]] for event in stored]
-    assert told[-2].endswith('  review_opened  phase=1 why="it waits for review"')
+    assert any(line.endswith('  review_opened  phase=1 why="it waits for review"') for line in told)
     assert told[-1].endswith("  run_ended  status=waiting phase=1")
 
 
@@ -75,6 +75,12 @@ def test_log_filters_by_kind_before_it_counts(here):
     assert phases(here, "--kind", "decision", "-n", "2") == [100, 110]
     assert phases(here, "--kind", "decision", "--kind", "phase_completed", "-n", "2") == [118, 119]
     assert phases(here, "--kind", "merged") == []
+
+
+def test_log_takes_the_other_names_of_snapshots(here):
+    """`checkpoint_saved` stands for `snapshot_saved`."""
+    answers = [haytham("log", "--kind", name, cwd=here).out for name in ("checkpoint_saved", "snapshot_saved")]
+    assert answers[0] == answers[1] != ""
 
 
 @pytest.mark.parametrize("name", ["decisions", "agent_text", ""])

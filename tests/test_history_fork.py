@@ -88,7 +88,8 @@ def test_a_fork_is_a_session_of_its_own(session):
     own = {"session_id", "created", "forked_from", "fork_point", "purpose"}
     assert {name: his[name] for name in mine if name not in own} == {n: mine[n] for n in mine if n not in own}
     (event,) = map(json.loads, (place(fork) / "events.jsonl").read_bytes().splitlines())
-    assert (event["event"], event["session"], event["snapshot"]) == ("session_forked", "s", point.id)
+    assert (event["event"], event["session"], event["snapshot"]) == ("snapshot_forked", "s", point.id)
+    assert event["fork"] == "f"
 
 
 def test_a_fork_begins_with_a_snapshot(session):

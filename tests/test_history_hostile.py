@@ -463,6 +463,7 @@ def test_a_past_that_is_a_link_out_of_the_folder_is_refused(session, tmp_path):
 def test_a_stage_from_elsewhere_cannot_rewind_what_only_grows(session):
     """A folder that pretends to be an unfinished restore is followed for documents, never for events and spend."""
     put(session, "spend.jsonl", "mine\n")
+    events = (place(session) / "events.jsonl").read_bytes()
     put(session, "restoring/plan.json", json.dumps({"before": {}, "folders": []}))
     for path in ("spend.jsonl", "events.jsonl", "session_manifest.md"):
         put(
@@ -470,7 +471,7 @@ def test_a_stage_from_elsewhere_cannot_rewind_what_only_grows(session):
         )
     again(session).read()
     assert (place(session) / "spend.jsonl").read_bytes() == b"mine\n"
-    assert not (place(session) / "events.jsonl").exists()
+    assert (place(session) / "events.jsonl").read_bytes() == events
 
 
 @pytest.mark.parametrize("folder", ["session_manifest.md", "session_manifest.md/x", "spend.jsonl"])

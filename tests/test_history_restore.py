@@ -14,6 +14,7 @@ import pytest
 
 from haytham import History
 from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument
+from haytham.history import restore
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
 from haytham.session.plan import summarize
@@ -153,14 +154,15 @@ def difference_but_hidden(old, new):
 
 
 def test_what_only_grows_is_not_rewound(session):
-    """Events and spend have all their lines after a restore, and one event more."""
+    """Events and spend have all their lines after a restore, and those of the restore itself more."""
     events, spend = place(session) / "events.jsonl", place(session) / "spend.jsonl"
     events.write_bytes(b'{"event": "x"}\n')
     spend.write_bytes(b"{}\n{}\n{}\n")
     recovery = past(session).restore("1")
     assert spend.read_bytes() == b"{}\n{}\n{}\n"
-    first, last = map(json.loads, events.read_bytes().splitlines())
+    first, *between, last = map(json.loads, events.read_bytes().splitlines())
     assert first == {"event": "x"}
+    assert [event["event"] for event in between] == ["snapshot_taking", "snapshot_saved"]
     assert (last["event"], last["number"], last["recovery"]) == ("snapshot_restored", 1, recovery.id)
 
 
@@ -411,23 +413,28 @@ def test_a_rollback_is_refused_while_the_session_runs(session, caplog):
     assert text_of(session, 2) == "two"
 
 
-def test_a_rollback_holds_the_run_lock(session):
-    """While documents are put back no run can begin; before and afterwards it can."""
-    seen = []
+def test_a_rollback_holds_the_run_lock(session, monkeypatch):
+    """While documents are put back no run can begin; before it can, and when handlers are called."""
+    seen, checkout = [], restore.checkout
 
-    def probe(_event=None):
+    def probe(*_about, **_more):
         seen.append(apart(lambda: is_running(session)))
 
+    def put_back(*about, **more):
+        probe()
+        checkout(*about, **more)
+
+    monkeypatch.setattr(restore, "checkout", put_back)
     with pytest.raises(RuntimeError, match="no"):
         fail_after_writing(session, "half", probe)
-    assert (seen, is_running(session), text_of(session, 2)) == ([False, True], False, "two")
+    assert (seen, is_running(session), text_of(session, 2)) == ([False, True, False], False, "two")
 
 
 def fail_after_writing(session, text, probe=None):
-    """Write something in an operation with rollback, and fail; `probe` is called in it and while it is put back."""
+    """Write something in an operation with rollback, and fail; `probe` is called in it and once it is put back."""
     history = past(session)
     if probe is not None:
-        history.events.on("snapshot_restored", probe)
+        history.on("snapshot_restored", probe)
     with history.operation("x", rollback=True):
         write(session, 2, text)
         if probe is not None:

@@ -57,14 +57,14 @@ def open_agent(rest: str) -> Agent:
     async def agent(task: Task, spec: AgentSpec) -> Reply:
         reply = StdoutReader(task.on_text if spec.runtime.get("stream", True) else None)
         complaints = StderrTail()
-        program = _start(words)
+        program = start_program(words)
         try:
             try:
                 await program.communicate(task.prompt.encode(), reply.take, complaints.take)
             finally:
                 await program.end(0.0 if reply.is_too_long else _GRACE)
             if program.code:
-                raise _ended_badly(program.code, complaints.last_line, reply.text(errors="replace"))
+                raise ended_badly(program.code, complaints.last_line, reply.text(errors="replace"))
             return Reply(reply.text(), model=model)
         except AgentError as failure:
             if complaints.text:
@@ -87,7 +87,8 @@ def _split(rest: str) -> list[str]:
     return words
 
 
-def _start(words: list[str]) -> ChildProcess:
+def start_program(words: list[str]) -> ChildProcess:
+    """Start a program in the running loop; AgentError if that is impossible."""
     try:
         return ChildProcess(words)
     except OSError as error:
@@ -102,7 +103,8 @@ def _cannot_start(name: str, error: OSError) -> AgentError:
     return AgentError(f"the command {short_repr(name)} cannot be started: {error.strerror}")
 
 
-def _ended_badly(code: int, message: str, text: str) -> AgentError:
+def ended_badly(code: int, message: str, text: str) -> AgentError:
+    """Return the error of a program that ended with an exit code or by a signal."""
     known = {number.value: number.name for number in signal.Signals}
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {known.get(-code, f'signal {-code}')}"
     return AgentError(f"the command {how}" + (f": {message}" if message else ""), text=text)

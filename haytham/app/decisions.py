@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from haytham.app.results import (
 from haytham.app.review import contract_faults
 from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.errors import (
+    HaythamError,
     InvalidArgument,
     InvalidRequest,
     NoPhaseToRun,
@@ -26,6 +28,7 @@ from haytham.errors import (
 )
 from haytham.memory.session_memory import NO_MEMORY
 from haytham.session.derived import asked_agents, derived_output
+from haytham.session.milestones import report_completed, report_stale
 from haytham.session.models import AgentOutput
 from haytham.session.paths import output_file, session_lock
 from haytham.session.plan import SessionPlan
@@ -111,6 +114,7 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
         snapshotter.backfill_approvals()  # of decisions that were typed into files
     _take_notes(history, memory, [bound])
     memory.learn(typed)
+    _report_milestones(documents)
     view = documents.read()
     faults = contract_faults(view, view.phase(number)) if answer.decision == "approved" else ()
     return _result(view, bound, faults)
@@ -146,6 +150,8 @@ def bind_editor_decisions(
     """Bind decisions typed into feedback files to the texts, each with its event, snapshot and note."""
     bound = ReviewGate(documents).bind_editor_decisions(by)
     _take_notes(history, memory, bound)
+    if bound:
+        _report_milestones(documents)
     view = documents.read()
     refused = tuple(entry.refused for entry in SessionPlan(view).phases if entry.refused is not None)
     return EditorDecisions(tuple(_result(view, decision) for decision in bound), refused)
@@ -261,6 +267,14 @@ def _take_notes(history: History, memory: SessionMemory, decisions: Sequence[Bou
         snapshotter.after_decision(decision.phase, decision.decision)
         snapshotter.after_save()
     memory.learn(decision.phase for decision in decisions)
+
+
+def _report_milestones(documents: SessionDocuments) -> None:
+    """Emit what became stale, and that the session is completed, if a decision led to that."""
+    with suppress(HaythamError, OSError):  # a file that cannot be read, which the next run reports
+        plan = SessionPlan(documents.read())
+        report_stale(documents.events, plan)
+        report_completed(documents.events, plan)
 
 
 def _result(view: SessionView, bound: BoundDecision, faults: tuple[ContractFault, ...] = ()) -> DecisionResult:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from haytham import clock
 from haytham.errors import InvalidArgument
-from haytham.events import EVENT_TYPES
+from haytham.events import ALIASES, EVENT_TYPES
 from haytham.history.retention import parse_duration
 from haytham.history.schedule import parse_time
 
@@ -34,7 +34,7 @@ class EventFilter:
     def parse(cls, names: Iterable[str] = (), since: str | None = None) -> EventFilter:
         """Return a filter as a person writes it; InvalidArgument for a name that is never stored, or no time."""
         stored = [kind.name for kind in EVENT_TYPES.values() if kind.is_persisted]
-        kinds = frozenset(names)
+        kinds = frozenset(ALIASES.get(name, name) for name in names)
         for name in sorted(kinds - set(stored)):
             raise InvalidArgument("kind of event", name, ", ".join(stored))
         return cls(kinds, None if since is None else _parse_since(since))

@@ -17,6 +17,7 @@ from haytham.history.catalog import HistoryStore
 from haytham.history.history import History
 from haytham.session import paths
 from haytham.session.documents import DocumentRepository
+from haytham.session.milestones import report_completed
 from haytham.session.models import Project
 from haytham.session.paths import check_id, check_project_name, slug
 from haytham.session.plan import summarize
@@ -29,6 +30,7 @@ from haytham.validation import plain_dict, require_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from haytham.handlers import Handlers
     from haytham.session.derived import Summary
     from haytham.session.documents import StoredDocument
     from haytham.session.models import SessionManifest
@@ -87,16 +89,18 @@ class Projects:
         data = require_text("requirements content", requirements).encode()
         plain_dict("metrics", {} if metrics is None else metrics)
         self._read(project_id)
-        session = SessionDocuments(self._store, project_id, session_id)
+        session, is_closed = SessionDocuments(self._store, project_id, session_id), False
         with self._store.lock(project_id):
             summary = summarize(session.read())
             manifest = summary.manifest
             if summary.status == "rejected":
                 raise InvalidArgument(f"session {session_id}", "rejected", "a session that was not")
             if manifest.closed is None:
-                manifest = self._close(session, data, metrics)
+                manifest, is_closed = self._close(session, data, metrics), True
             elif manifest.requirements != bytes_digest(data):
                 raise InvalidArgument("requirements content", requirements, "what the session was completed with")
+        if is_closed:
+            report_completed(session.events, None, version=manifest.version)
         return manifest
 
     def list(self, user_id: str, status: str | None = None) -> list[dict[str, Any]]:
@@ -250,8 +254,8 @@ def default_name(idea: str) -> str:
 class SessionRecords:
     """The sessions of a store, by project and session id. Opens each once, so that its folders are swept once."""
 
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
+    def __init__(self, store: SessionStore, handlers: Handlers | None = None) -> None:
+        self._store, self._handlers = store, handlers
         self._sessions: dict[tuple[str, str], SessionDocuments] = {}
 
     def documents(self, project_id: str, session_id: str) -> SessionDocuments:
@@ -261,6 +265,7 @@ class SessionRecords:
             return self._sessions[key]
         except (KeyError, TypeError):
             session = SessionDocuments(self._store, project_id, session_id)
+            session.events = session.new_events(self._handlers)
             return self._sessions.setdefault(key, session)
 
     def create(self, project_id: str, session_id: str, *, user: str, workflow: str, mode: str) -> SessionDocuments:

@@ -13,6 +13,7 @@ from haytham.app import decisions, repair, review, statistics, status, trust, wo
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
 from haytham.app.forks import fork_session
+from haytham.app.handlers import Hooks
 from haytham.app.history import SessionHistory
 from haytham.app.log import EventFilter, EventLog
 from haytham.app.loop import AgentLoop
@@ -20,8 +21,7 @@ from haytham.app.memory import session_memory
 from haytham.app.recovery import Recovery
 from haytham.app.results import AgentFailure, MergeResult, Output, RepairReport, RestoreResult
 from haytham.app.running import run_here
-from haytham.app.settings import REPLAY, RunSettings, check_settings, current_user
-from haytham.app.workflows import WorkflowUpdate
+from haytham.app.settings import RunSettings, check_settings, current_user
 from haytham.errors import (
     AmbiguousOutput,
     HaythamError,
@@ -29,7 +29,8 @@ from haytham.errors import (
     NotAFork,
     NotFound,
 )
-from haytham.events import Events
+from haytham.events import EventSource
+from haytham.handlers import Handlers
 from haytham.session import paths
 from haytham.session.plan import SessionPlan, summarize
 from haytham.session.validate import validate_tree
@@ -49,11 +50,11 @@ if TYPE_CHECKING:
     )
     from haytham.app.review import ReviewView, UpcomingWork
     from haytham.app.statistics import SessionStatistics
-    from haytham.app.workflows import WorkflowSource
+    from haytham.app.workflows import WorkflowSource, WorkflowUpdate
     from haytham.app.workspace import Workspace
-    from haytham.config.agent_spec import AgentFunction
     from haytham.config.workflow import Phase, WorkflowFiles
     from haytham.engine.runner import RunResult
+    from haytham.events import Events
     from haytham.history.compare import Comparison
     from haytham.history.history import Which
     from haytham.history.snapshot import Snapshot
@@ -65,13 +66,14 @@ if TYPE_CHECKING:
 _NO_SETTINGS = RunSettings()
 
 
-class Session:
+class Session(EventSource):
     """One run through a workflow. Get one from a Workspace; each call reads what is on disk then."""
 
     def __init__(self, workspace: Workspace, documents: SessionDocuments, source: WorkflowFiles | None = None) -> None:
-        self.workspace = workspace
-        self.documents = documents
-        self._source = source
+        self.workspace, self.documents, self._source = workspace, documents, source
+        self._hooks = Hooks(documents, lambda: self._own_source is not None or workspace.may_run_code(documents))
+        self.handlers = Handlers(workspace.handlers, self._hooks)
+        documents.events = documents.new_events(self.handlers)
         self.project_id, self.session_id = documents.project_id, documents.session_id
 
     def __repr__(self) -> str:
@@ -116,8 +118,8 @@ class Session:
         return current_user(user, self.documents)
 
     def new_events(self) -> Events:
-        """Return events to register handlers on before they are given to `run`."""
-        return Events(self.documents.store, self.documents.prefix + paths.EVENTS)
+        """Return events for one run, to give to `run`: handlers added to them are called beside the session's."""
+        return self.documents.new_events(Handlers(self.handlers))
 
     # Running.
 
@@ -151,13 +153,14 @@ class Session:
         if not is_prepared:
             self.prepare(settings=settings)
         name, memory = current_user(by, self.documents), self._memory
+        callables = getattr(self._own_source, "callables", {})
         memory.check()
         runner = Runner(
             self.documents,
             self.new_events() if events is None else events,
             approve_as=name if approve_all else None,
             may_run_code=self.workspace.may_run_code(self.documents, strict=True),
-            options=replace(settings.run_options(self.documents), callables=self._callables, memory=memory),
+            options=replace(settings.run_options(self.documents), callables=callables, memory=memory),
         )
         return await runner.run(by=name, retry=retry, anyway=anyway, only_if=only_if)
 
@@ -167,11 +170,10 @@ class Session:
         return session_memory(self.documents, may_run_code=self.workspace.may_run_code(self.documents))
 
     @property
-    def _callables(self) -> Mapping[str, AgentFunction]:
-        """Return the agents that the caller passed as Python callables; none if the session has another workflow."""
-        if self._source is None or self._source.digest != self.manifest.workflow:
-            return {}
-        return self._source.callables
+    def _own_source(self) -> WorkflowFiles | None:
+        """Return the workflow that the caller built, if it is the session's."""
+        is_own = self._source is not None and self._source.digest == self.manifest.workflow
+        return self._source if is_own else None
 
     def resume(self, snapshot: Which | None = None, input: str | None = None, **options: Any) -> RunResult:  # noqa: A002
         """Go on, from a snapshot if one is given, and with `input` for the next phase that runs.
@@ -202,22 +204,15 @@ class Session:
         """Store what holds from now on: a changed workflow or the kept one, settings, trust in the session's code."""
         if accept_workflow and keep_workflow:
             raise InvalidRequest("say which workflow counts: --accept-workflow or --keep-workflow, not both")
-        update = self._update_workflow(accept=accept_workflow, keep=keep_workflow)
-        settings.save(self.documents)
-        check_settings(self.documents.read().settings)
-        if trust_code:
-            trust.trust(self.documents)
+        with self.documents.events.held():  # hooks may be trusted or replaced by this
+            update = workflows.update_session(self.documents, self._source, accept=accept_workflow, keep=keep_workflow)
+            settings.save(self.documents)
+            check_settings(self.documents.read().settings)
+            if trust_code:
+                trust.trust(self.documents)
+            if trust_code or update.accepted:
+                self._hooks.reload()
         return update
-
-    def _update_workflow(self, *, accept: bool, keep: bool) -> WorkflowUpdate:
-        view = self.documents.read()
-        source = workflows.update_workflow(view, self._source, accept=accept, keep=keep)
-        if source is None:
-            return WorkflowUpdate()
-        if accept:
-            workflows.check(source, replayed=(view.settings.model or "").startswith(REPLAY))
-        with self.documents.store.run_lock(paths.session_lock(self.project_id, self.session_id)):
-            return workflows.apply_update(self.documents, source, accept=accept)
 
     def give_input(self, text: str, *, by: str | None = None) -> InputResult:
         """Store a person's words for the next phase that will run; NoPhaseToRun if there is none."""

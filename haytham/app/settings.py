@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 REPLAY = "replay:"
 USER_VARIABLE = "HAYTHAM_USER"
+TRACING_VARIABLE = "HAYTHAM_OTEL"
+_YES, _NO = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
 _LARGEST = 10**12  # dollars that a manifest can hold
 
 
@@ -75,6 +77,17 @@ def _login_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user id without a name, as in a container
         return ""
+
+
+# Whether spans are made.
+
+
+def is_traced() -> bool:
+    """Return whether the environment asks for spans of OpenTelemetry; InvalidRequest for a value that says neither."""
+    value = os.environ.get(TRACING_VARIABLE, "").strip().lower()
+    if value not in _YES | _NO:
+        raise InvalidRequest(f"{TRACING_VARIABLE} is {value!r}; allowed: 1 or 0")
+    return value in _YES
 
 
 # How agents are called.

@@ -103,7 +103,7 @@ class _SourceLoader(machinery.SourceFileLoader):
 
 def _find_source(folder: str) -> machinery.FileFinder:
     """Return a finder for a folder in the working folder; ImportError for any other, which Python's own takes."""
-    if not _is_within(folder, str(Path.cwd())) or _is_installed(folder):
+    if not is_local(folder):
         raise ImportError
     return machinery.FileFinder(
         folder,
@@ -111,6 +111,11 @@ def _find_source(folder: str) -> machinery.FileFinder:
         (_SourceLoader, machinery.SOURCE_SUFFIXES),
         (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
     )
+
+
+def is_local(folder: str) -> bool:
+    """Return whether a folder is or lies in the working folder, and is no place of this Python's packages."""
+    return _is_within(str(Path(folder).absolute()), str(Path.cwd())) and not _is_installed(folder)
 
 
 def _needs_trust(session: SessionDocuments) -> bool:
@@ -126,9 +131,11 @@ def _stored(session: SessionDocuments, view: SessionView) -> Settings:
 
 
 def _leads_elsewhere(session: SessionDocuments, view: SessionView) -> bool:
-    """Return whether an agent's model is code, or a place or a store for history or notes is named."""
+    """Return whether an agent's model is code, there are hooks, or a place or store for history or notes is named."""
     stored = _stored(session, view)
-    return _has_own_place(stored.policy) or _note_store(stored) != FILES or any(map(runs_code, _models(view)))
+    if _has_own_place(stored.policy) or _note_store(stored) != FILES or view.workflow.hooks:
+        return True
+    return any(map(runs_code, _models(view)))
 
 
 def _has_own_place(policy: SnapshotPolicy) -> bool:
@@ -160,11 +167,23 @@ def _key(session: SessionDocuments) -> str:
     models += [] if kind in OURS or is_registered(kind) else [f"python:{kind}"]
     notes = _note_store(stored)
     models += [] if notes == FILES or is_note_store_registered(notes) else [f"python:{notes}"]
-    code = code_digests(models, base=getattr(session.store, "base", None))
+    base = getattr(session.store, "base", None)
+    code = [*code_digests(models, base=base), *_hook_digests(view, base)]
     return text_digest("\n".join([f"{view.manifest.value.workflow} {model}", *code]))
 
 
 # The files that would run.
+
+
+def _hook_digests(view: SessionView, base: Path | None) -> list[str]:
+    """Return a line for each file that a hook would run; the workflow's own are in its digest."""
+    lines = []
+    for hook in view.workflow.hooks:
+        own = hook.files(view.workflow_files().files)
+        words = shlex.join(word for word in hook.run if word not in own)
+        kind = "hook" if hook.run[0] in own else "command"
+        lines += [f"hook {words}\t{name}\t{_content(path)}" for name, path in _command_files(kind, words, base)]
+    return lines
 
 
 def code_digests(models: Iterable[str], *, base: Path | None) -> list[str]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham.app import trust
+from haytham.app.settings import REPLAY
 from haytham.config.workflow import (
-    CONTRACTS,
+    AGENTS,
+    FILE,
     Workflow,
     WorkflowFiles,
     agent_file,
@@ -19,6 +21,7 @@ from haytham.config.workflow import (
     shipped_workflow,
 )
 from haytham.errors import InvalidDocument, InvalidRequest, WorkflowChanged
+from haytham.session.paths import session_lock
 
 if TYPE_CHECKING:
     from haytham.config.workflow import Phase
@@ -106,12 +109,24 @@ def _source_in_folder(origin: Path) -> WorkflowFiles | None:
     return WorkflowFiles(str(origin), folder_files(origin))
 
 
-def apply_update(documents: SessionDocuments, source: WorkflowFiles, *, accept: bool) -> WorkflowUpdate:
-    """Switch a session to a changed workflow, or note that it keeps its own copy. Call it holding the run lock."""
+def update_session(
+    documents: SessionDocuments, given: WorkflowFiles | None, *, accept: bool, keep: bool
+) -> WorkflowUpdate:
+    """Switch a session to the changed source of its workflow, or note that it keeps its own copy.
+
+    WorkflowChanged for a changed one unless the caller accepts it or keeps the copy.
+    """
+    view = documents.read()
+    source = update_workflow(view, given, accept=accept, keep=keep)
+    if source is None:
+        return WorkflowUpdate()
     if accept:
-        return WorkflowUpdate(accepted=True, quarantined=tuple(documents.switch_workflow(source)))
-    documents.update_manifest({"kept_workflow": source.digest})
-    return WorkflowUpdate(kept=True)
+        check(source, replayed=(view.settings.model or "").startswith(REPLAY))
+    with documents.store.run_lock(session_lock(documents.project_id, documents.session_id)):
+        if accept:
+            return WorkflowUpdate(accepted=True, quarantined=tuple(documents.switch_workflow(source)))
+        documents.update_manifest({"kept_workflow": source.digest})
+        return WorkflowUpdate(kept=True)
 
 
 def _is_readable(source: WorkflowFiles) -> bool:
@@ -137,7 +152,8 @@ def workflow_changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
             ]
     agents = sorted({agent for phase in new.values() for agent in phase.agents})
     lines += [f"the file of agent {name}" for name in agents if _differs(before, after, agent_file(name))]
-    lines += [f"the file {name}" for name in _changed_contracts(before, after)]
+    lines += [f"the file {name}" for name in _changed_files(before, after)]
+    lines += ["its hooks"] if before.workflow.hooks != after.workflow.hooks else []
     return lines or ["its modes, or something else that no phase shows"]
 
 
@@ -161,6 +177,8 @@ def _differs(before: WorkflowFiles, after: WorkflowFiles, name: str) -> bool:
     return name in before.files and before.files[name] != after.files.get(name)
 
 
-def _changed_contracts(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
-    names = sorted(name for name in {**before.files, **after.files} if name.startswith(f"{CONTRACTS}/"))
-    return [name for name in names if before.files.get(name) != after.files.get(name)]
+def _changed_files(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
+    """Return the contracts and the scripts of hooks that differ."""
+    names = {**before.files, **after.files}.keys() - {FILE}
+    others = sorted(name for name in names if not name.startswith(f"{AGENTS}/"))
+    return [name for name in others if before.files.get(name) != after.files.get(name)]

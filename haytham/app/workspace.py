@@ -10,6 +10,7 @@ from haytham import clock
 from haytham.agents.registry import require_agents
 from haytham.app import trust, workflows
 from haytham.app.agents import AgentList, list_agents
+from haytham.app.handlers import INSTALLED
 from haytham.app.history import is_in_session
 from haytham.app.memory import open_notebook
 from haytham.app.projects import Projects, default_name
@@ -17,7 +18,15 @@ from haytham.app.repair import validate_path
 from haytham.app.results import SessionListing, SettingsReport
 from haytham.app.running import run_here
 from haytham.app.session import Session
-from haytham.app.settings import REPLAY, RunSettings, check_settings, current_user, list_settings, local_identity
+from haytham.app.settings import (
+    REPLAY,
+    RunSettings,
+    check_settings,
+    current_user,
+    is_traced,
+    list_settings,
+    local_identity,
+)
 from haytham.app.statistics import collect_statistics
 from haytham.app.status import cost_report
 from haytham.app.work import Worker, WorkResult
@@ -36,7 +45,10 @@ from haytham.errors import (
     SnapshotNotFound,
     conflict_problems,
 )
+from haytham.events import EventSource
+from haytham.handlers import Handlers
 from haytham.history.history import AllHistories
+from haytham.otel import instrument
 from haytham.session import paths
 from haytham.session.plan import summarize
 from haytham.session.repair import STARTED
@@ -68,7 +80,7 @@ Pairs = list[tuple[str, str]]
 Names = list[str]
 
 
-class Workspace:
+class Workspace(EventSource):
     """A folder of projects, or another store of them.
 
     `trust_code` lets workflows of the workspace run code on this machine, whatever the trust list says.
@@ -84,6 +96,9 @@ class Workspace:
         self.folder = Path(folder)
         self.store: SessionStore = FileStore(folder) if store is None else store
         self._trust_code = trust_code
+        self.handlers = Handlers(INSTALLED)
+        if is_traced():
+            instrument(self)
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.folder)!r})"
@@ -130,15 +145,17 @@ class Workspace:
         chosen = choose_mode(source, mode)
         project_id = self._project(idea, owner, mode=mode, name=name, project=project)
         documents = self.documents(project_id, clock.new_id())
+        session = Session(self, documents, source if source.callables else None)
         documents.create(user_id=owner, source=source, mode=chosen, model=settings.model)
         identity = {"identity": local_identity()} if user else {}
-        _emit_start(documents, source, settings, user=owner, mode=chosen, identity=identity)
-        if identity:
-            documents.update_manifest(identity)
-        settings.store(documents)
-        if (workflow is not None and not source.callables) or settings.model:
-            trust.trust(documents)
-        return Session(self, documents, source if source.callables else None)
+        with documents.events.held():  # until hooks are trusted
+            _emit_start(documents, source, settings, user=owner, mode=chosen, identity=identity)
+            if identity:
+                documents.update_manifest(identity)
+            settings.store(documents)
+            if (workflow is not None and not source.callables) or settings.model:
+                trust.trust(documents)
+        return session
 
     def _project(self, idea: str | None, user: str, *, mode: str | None, name: str | None, project: str | None) -> str:
         """Return the id of the project that is named, else of a new one."""
@@ -315,7 +332,11 @@ class Workspace:
 
     def history(self) -> AllHistories:
         """Return the snapshots of all sessions."""
-        return AllHistories(self.store, may_run_code=self.may_run_code)
+        return AllHistories(self.store, may_run_code=self.may_run_code, documents=self._listening)
+
+    def _listening(self, project_id: str, session_id: str) -> SessionDocuments:
+        """Return the documents of a session, whose events go to its handlers."""
+        return self.open(project_id, session_id).documents
 
     def settings(self, key: str | None = None, *, session: str | None = None) -> SettingsReport:
         """Return what is set, and where: all, a group or one; for a session, by default the one saved last.

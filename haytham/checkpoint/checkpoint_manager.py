@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haytham.app.handlers import INSTALLED
 from haytham.app.projects import SessionRecords
+from haytham.events import EventSource
+from haytham.handlers import Handlers
 from haytham.storage.files import FileStore
 
 if TYPE_CHECKING:
@@ -14,12 +17,16 @@ if TYPE_CHECKING:
 _OF_A_SESSION = ("session_id", "project_id", "user_id", "workflow_type", "execution_mode", "created")
 
 
-class CheckpointManager:
-    """Creates sessions, saves what happens in their phases, and returns their state."""
+class CheckpointManager(EventSource):
+    """Creates sessions, saves what happens in their phases, and returns their state.
+
+    `on` adds handlers of the events of its sessions.
+    """
 
     def __init__(self, base_dir: str | os.PathLike[str] = "projects") -> None:
         self._store = FileStore(base_dir)
-        self._records = SessionRecords(self._store)
+        self.handlers = Handlers(INSTALLED)
+        self._records = SessionRecords(self._store, self.handlers)
         self.base_dir = Path(base_dir).absolute()
 
     def create_session(

@@ -37,6 +37,8 @@ _WORDS = {
     "budget_exceeded": "  {agent}: held back: {why}",
     "drift_detected": "{why}",
     "drift_cleared": "drift is over: {signals}",
+    "phase_stale": "phase {phase} is stale: {why}",
+    "snapshot_skipped": "no {kind} snapshot was taken: {why}",
     "attempt_started": "phase {phase}: attempt {attempt}",
     "review_opened": "phase {phase}: {why}",
     "decision": "phase {phase}: {decided} by {by}",
@@ -56,9 +58,9 @@ class ProgressView:
     @contextmanager
     def following(self, events: Events) -> Iterator[None]:
         """Show events while a run goes on, the way that fits where they are shown."""
-        events.on("agent_started", lambda event: self.models.add(str(event.facts["model"])))
+        events.on("agent_started", lambda event: self.models.add(str(event.facts["model"])), timeout=None)
         if self._options.as_json:
-            events.on("*", _tell_json)
+            events.on("*", _tell_json, timeout=None)
             yield
         elif self._options.quiet:
             yield
@@ -67,7 +69,7 @@ class ProgressView:
                 yield
         else:
             teller = EventFormatter()
-            events.on("*", lambda event: _tell_line(teller.line(event)))
+            events.on("*", lambda event: _tell_line(teller.line(event)), timeout=None)
             yield
 
 
@@ -154,7 +156,7 @@ def live_panel(
             console.print(Text(sanitize("\n".join(lines))))
 
     with Live(board, console=console, refresh_per_second=8, transient=True):
-        events.on("*", take)
+        events.on("*", take, timeout=None)
         yield
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from haytham.config.agent_spec import agent_file_text, agent_name
+from haytham.config.hooks import hook_files, parse_hooks, with_text_keys
 from haytham.config.policy import (
     BudgetLimits,
     DriftPolicy,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path as FilePath
 
     from haytham.config.agent_spec import AgentFunction
+    from haytham.config.hooks import Hook
 
 FILE = "workflow.yaml"
 SCHEMA = "workflow.schema.json"
@@ -105,9 +108,9 @@ class Phase:
 class Workflow:
     """Phases and modes, as workflow.yaml or a Python program states them.
 
-    `snapshots`, `limits`, `memory` and `drift` take the keys of `snapshots:`, `budget:`, `memory:` and `drift:` in
-    workflow.yaml. Without `modes` there is one, `all`, with every phase. A workflow with faults raises InvalidDocument,
-    with all of them.
+    `snapshots`, `limits`, `memory`, `drift` and `hooks` take the keys of `snapshots:`, `budget:`, `memory:`, `drift:`
+    and `hooks:` in workflow.yaml. Without `modes` there is one, `all`, with every phase. A workflow with faults raises
+    InvalidDocument, with all of them.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Workflow:
     limits: BudgetLimits
     memory: MemoryPolicy
     drift: DriftPolicy
+    hooks: tuple[Hook, ...]
     file: str = field(repr=False)
     lines: Mapping[Path, int] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
@@ -133,6 +137,7 @@ class Workflow:
         limits: Mapping[str, Any] | None = None,
         memory: Mapping[str, Any] | None = None,
         drift: Mapping[str, Any] | None = None,
+        hooks: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         file = f"workflow {name}"
         numbered = _number_phases(phases, file)
@@ -143,6 +148,7 @@ class Workflow:
         facts |= {} if limits is None else {"budget": _plain(limits)}
         facts |= {} if memory is None else {"memory": _plain(memory)}
         facts |= {} if drift is None else {"drift": _plain(drift)}
+        facts |= {"hooks": _plain(hooks)} if hooks else {}
         self.__dict__.update(_parse_facts(facts, {}, file), callables=callables)
 
     @classmethod
@@ -254,6 +260,9 @@ def folder_files(folder: FilePath) -> dict[str, bytes]:
     if not (folder / FILE).is_file():
         raise NotFound("workflow", str(folder / FILE))
     paths = [*sorted((folder / AGENTS).glob("*.md")), *sorted((folder / CONTRACTS).glob("*.json"))]
+    with suppress(InvalidDocument):  # which whoever uses the files is told
+        workflow = parse_workflow((folder / FILE).read_bytes(), file=f"{folder.resolve()}/{FILE}")
+        paths += hook_files(folder, workflow.hooks)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in (folder / FILE, *paths)}
 
 
@@ -292,6 +301,7 @@ def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, 
         "limits": parse_limits(facts.get("budget", {})),
         "memory": parse_memory(facts.get("memory", {})),
         "drift": parse_drift(facts.get("drift", {})),
+        "hooks": parse_hooks(facts.get("hooks", ())),
         "file": file,
         "lines": lines,
         "facts": facts,
@@ -318,7 +328,8 @@ def _load(data: bytes, file: str) -> tuple[Any, Mapping[Path, int]]:
         facts, lines = load_yaml(read_text(data, file))
     except InvalidYaml as error:
         raise InvalidDocument([Problem(str(error), error.line, file=file)]) from None
-    return _unwrap(facts, lines, file)
+    facts, lines = _unwrap(facts, lines, file)
+    return with_text_keys(facts), lines
 
 
 def _to_yaml(facts: Mapping[str, Any]) -> str:

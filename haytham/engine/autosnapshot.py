@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from haytham.errors import HaythamError
+from haytham.errors import HaythamError, SnapshotVetoed
 from haytham.session.plan import summarize
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class AutoSnapshotter:
         if done:
             finished = [*self._unfinished.pop(phase.number, ()), *([] if before is None else [before])]
             for snapshot_id in dict.fromkeys(snapshot.id for snapshot in finished):
-                self._carefully("prune", partial(self._history.delete, snapshot_id))
+                self._carefully("prune", partial(self._history.delete, snapshot_id, why="operation"))
 
     def takes(self, phase: Phase) -> bool:
         """Whether snapshots are taken around a phase: what it says itself wins."""
@@ -176,6 +176,9 @@ class AutoSnapshotter:
         """Run a best-effort step: log and emit an event on failure, never raise."""
         try:
             return do()
+        except SnapshotVetoed as veto:  # which the history has recorded
+            log.info("%s", veto)
+            return None
         except Exception as error:  # noqa: BLE001 - what it follows is done; a store of another package raises anything
             log.warning("no %s: %s", what, error)
             with suppress(HaythamError, OSError):  # a disk that is full takes no event, either

@@ -1,12 +1,16 @@
-"""Events that follow from a plan: decisions that do not count, and texts that a person revised."""
+"""Events that follow from a plan: decisions that do not count, texts that a person revised, work resumed or stale."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from haytham.session.milestones import has_begun, report_completed, report_revised, report_stale
+
 if TYPE_CHECKING:
     from haytham.events import Events
     from haytham.session.plan import SessionPlan
+
+RUNS = ("run", "run again", "next attempt")
 
 
 class PlanReporter:
@@ -16,6 +20,7 @@ class PlanReporter:
         self._events = events
         self._refused: set[tuple[int, str]] = set()
         self._revisions: set[tuple[int, str, str]] = set()
+        self._stale: list[int] = []
 
     def report_refused(self, plan: SessionPlan) -> None:
         """Emit, once a run, that a decision in a file does not count, and why."""
@@ -34,4 +39,23 @@ class PlanReporter:
                 revision = (entry.number, agent, output.text)
                 if output.revised and reviewed.get(agent) != output.text and revision not in self._revisions:
                     self._revisions.add(revision)
-                    self._events.emit_revised_once(phase=entry.number, agent=agent, text=output.text)
+                    report_revised(self._events, phase=entry.number, agent=agent, text=output.text)
+
+    def report_stale(self, plan: SessionPlan) -> None:
+        """Emit which phases have become stale."""
+        stale = [entry.number for entry in plan.phases if entry.stale]
+        if stale != self._stale:
+            self._stale = stale
+            report_stale(self._events, plan)
+
+    def report_completed(self, plan: SessionPlan) -> None:
+        """Emit, once, that nothing is left to do."""
+        report_completed(self._events, plan)
+
+    def report_resumed(self, plan: SessionPlan, retry: int | None, *, approves: bool) -> None:
+        """Emit that a run goes on with earlier work: a phase runs again, or there is something to run or approve."""
+        entry = plan.next
+        does_work = entry is not None and (entry.next_action.action in RUNS or approves)
+        if (does_work or retry is not None) and has_begun(plan):
+            number = retry if retry is not None or entry is None else entry.number
+            self._events.emit("session_resumed", phase=number)

@@ -14,6 +14,7 @@ from haytham.agents.registry import declared_models, find_fault, import_fault, u
 from haytham.config.agent_spec import INHERIT, contract_line, inspect_agent, read_agent
 from haytham.config.workflow import AGENTS, CONTRACTS, agent_file, read_text
 from haytham.contracts import load_contract
+from haytham.engine import hooks
 from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFound, Problem
 from haytham.memory.factory import check_note_store
 from haytham.sandbox import inspect, inspect_condition
@@ -53,6 +54,7 @@ def _problems(source: WorkflowFiles, *, replayed: bool) -> Iterator[Problem]:
         yield from unknown_agents(source)
         yield from _store_problems(workflow)
         yield from _memory_problems(workflow)
+        yield from _hook_problems(workflow, source)
         for at, phase in enumerate(workflow.phases):
             yield from _condition_problems(workflow, at, phase)
     for name in _names(source, AGENTS, ".md"):
@@ -100,6 +102,15 @@ def _named_problems(
     fault = import_fault(kind) if ":" in kind else None
     if fault is not None and is_used:
         yield Problem(f"found {kind!r}; {fault}", workflow.lines.get(path, 1), **location)
+
+
+def _hook_problems(workflow: Workflow, source: WorkflowFiles) -> Iterator[Problem]:
+    """Yield a problem for each hook whose program is not found."""
+    for at, hook in enumerate(workflow.hooks):
+        fault = hooks.find_fault(hook, source.files)
+        if fault is not None:
+            line = workflow.lines.get(("hooks", at, "run"), 1)
+            yield Problem(fault, line, label=f"hooks[{at}].run", file=workflow.file)
 
 
 def _condition_problems(workflow: Workflow, at: int, phase: Phase) -> Iterator[Problem]:

@@ -94,7 +94,7 @@ class Runner:
     def _build(self, session: SessionDocuments) -> None:
         """Build all that has read documents, so that the run goes on from what is on disk."""
         events, may_run_code = self._events, self._may_run_code
-        self._session, session.events, self._planned_at = session, events, 0.0
+        self._session, self._planned_at = session, 0.0
         self._gate = ReviewGate(session)
         self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=self._options)
         self._history = History(session, events=events, may_run_code=may_run_code)
@@ -114,8 +114,13 @@ class Runner:
                 raise SessionNotReady(self._session.session_id, status)
             self._check(retry, anyway=anyway)
             self._history.check_store()
-            async with self._events.finished_in_loop():
-                return await self._run(by, retry)
+            session, before = self._session, self._session.events
+            session.events = self._events
+            try:
+                async with self._events.finished_in_loop():
+                    return await self._run(by, retry)
+            finally:
+                session.events = before
 
     def _check(self, retry: int | None, *, anyway: bool) -> None:
         """Refuse a run, before anything changes, that could not do what it is asked for."""
@@ -134,7 +139,9 @@ class Runner:
             while (outcome := await self._loop(by, retry)) is None:
                 retry = None
                 self._drift.clear("refresh")
-                self._build(SessionDocuments(self._session.store, self._session.project_id, self._session.session_id))
+                fresh = SessionDocuments(self._session.store, self._session.project_id, self._session.session_id)
+                fresh.events = self._events
+                self._build(fresh)
         except asyncio.CancelledError:
             self._events.emit("run_ended", status="stopped", phase=None)
             raise
@@ -161,6 +168,7 @@ class Runner:
         self._invoker.load_budget()
         plan = self._refresh_plan(by)
         self._drift.start()
+        self._reporter.report_resumed(plan, retry, approves=self._approve_as is not None)
         self._snapshotter.backfill_approvals()
         with self._session.running():
             if retry is not None:
@@ -201,6 +209,7 @@ class Runner:
                 self._memory.learn([bound.phase])
             plan = self._plan(None)
         self._reporter.report_refused(plan)
+        self._reporter.report_stale(plan)
         self._session.use_plan(plan)
         self._invoker.default_model = plan.view.settings.model
         return plan
@@ -238,6 +247,7 @@ class Runner:
         if entry is None or entry.next_action.action != "gate":
             self._snapshot_phase()
         if entry is None:
+            self._reporter.report_completed(plan)
             self._snapshotter.on_completed()
             return RunResult("completed")
         step, phase = entry.next_action.action, entry.state.phase

@@ -30,6 +30,7 @@ _CLOSING_FIELDS = frozenset({"closed", "version", "requirements", "metrics"})
 _FACTS_OF_A_FORK = {  # of its event, from which a lost manifest can be rebuilt
     "session": "forked_from",
     "snapshot": "fork_point",
+    "fork": "session_id",
     "purpose": "purpose",
     "user": "user_id",
     "mode": "execution_mode",

@@ -9,59 +9,42 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.config.policy import KINDS
-from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, NotFound
-from haytham.events import Events
+from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, NotFound, SnapshotVetoed
+from haytham.events import EventSource
 from haytham.history import restore, retention
 from haytham.history.catalog import HistoryStore
-from haytham.history.lookup import SnapshotQuery, parse_since, ref_text, resolve
+from haytham.history.lookup import (
+    SnapshotQuery,
+    check_kind,
+    paginate,
+    parse_prune_args,
+    parse_since,
+    ref_text,
+    require_line,
+    resolve,
+)
 from haytham.history.schedule import parse_time
 from haytham.history.sizes import stored_sizes
-from haytham.history.snapshot import Snapshot, capture
+from haytham.history.snapshot import Snapshot
+from haytham.history.snapshot_events import ask_taking, capture_and_emit, emit_deleted
 from haytham.history.snapshot_fields import SnapshotFields, parse_fields
 from haytham.session import SessionDocuments
-from haytham.session.paths import EVENTS, STATE, check_id, sessions_prefix
-from haytham.validation import plain_dict, require_text
+from haytham.session.paths import STATE, check_id, sessions_prefix
+from haytham.validation import plain_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from haytham.config.policy import SnapshotKind, SnapshotPolicy
     from haytham.errors import Problem
+    from haytham.events import Events
+    from haytham.handlers import Handlers
     from haytham.history.compare import Comparison
     from haytham.history.fork import SnapshotNode
+    from haytham.history.retention import Deleted
     from haytham.history.snapshot import SnapshotManifest
+    from haytham.history.snapshot_events import Why
     from haytham.storage.base import SessionStore, Store
-
-
-def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[Snapshot]:
-    """Return a part of a list."""
-    for name, value in (("limit", limit), ("offset", offset)):
-        if value is not None and (type(value) is not int or value < 0):
-            raise InvalidArgument(name, value, "a whole number, 0 or more")
-    return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
-
-
-def check_kind(kind: object) -> None:
-    """Raise InvalidArgument if there is no such kind of snapshot."""
-    if kind not in KINDS:
-        raise InvalidArgument("kind of snapshot", kind, ", ".join(KINDS))
-
-
-def require_line(what: str, text: str | None) -> str | None:
-    """Return one line of text, or None; InvalidArgument for anything else."""
-    if text is not None and (not isinstance(text, str) or not text.strip() or not text.isprintable()):
-        raise InvalidArgument(what, text, "one line of text")
-    return text if text is None else require_text(what, text)
-
-
-def parse_prune_args(older_than: str | timedelta | None, kind: SnapshotKind | None) -> timedelta | None:
-    """Return the age as a duration, and check the kind."""
-    if kind is not None:
-        check_kind(kind)
-    return (
-        older_than if older_than is None or isinstance(older_than, timedelta) else retention.parse_duration(older_than)
-    )
 
 
 log = logging.getLogger(__name__)
@@ -75,7 +58,7 @@ if TYPE_CHECKING:
     Problems = list[Problem]
 
 
-class History:
+class History(EventSource):
     """The snapshots of one session: take, list, read, restore, fork, compare, delete.
 
     A snapshot is named by its id, a unique part of it, its number, or the Snapshot itself. Snapshots are in the store
@@ -91,8 +74,13 @@ class History:
         may_run_code: bool = False,
     ) -> None:
         self.session = session
-        self.events = Events(session.store, session.prefix + EVENTS) if events is None else events
+        self.events = session.events if events is None else events
         self._archive = HistoryStore(session, store=store, may_run_code=may_run_code)
+
+    @property
+    def handlers(self) -> Handlers:  # type: ignore[override]  # read only here
+        """The handlers of the session's events; `on` adds to them."""
+        return self.events.handlers
 
     @property
     def policy(self) -> SnapshotPolicy:
@@ -111,29 +99,26 @@ class History:
         *,
         approval: str | None = None,
     ) -> Snapshot:
-        """Take a snapshot of the session, readable or not; a routine one is skipped if nothing changed."""
+        """Take a snapshot of the session, readable or not; a routine one is skipped if nothing changed.
+
+        SnapshotVetoed if a handler of `snapshot_taking` vetoes it: a routine, phase or manual one.
+        """
         self._archive.require_enabled("take a snapshot")
         check_kind(kind)
         facts: Any = {"label": require_line("label", label), "approval": require_line("approval", approval)}
         facts["metadata"] = plain_dict("metadata", metadata or {})
         if not self.session.store.has_folder(self.session.prefix):
             raise NotFound(f"session {self.session.session_id!r}", self.session.prefix)
-        with self._archive.lock():
-            record, is_new = capture(self._archive, kind, **facts)
-            deleted = retention.after_take(self._archive, record.snapshot) if is_new else []
-        if is_new:
-            self._emit_taken(record.snapshot)
-        self._emit_deleted(deleted)
+        taking = ask_taking(self.events, kind, label)
+        with self.events.held(), self._archive.lock():
+            record, is_new = capture_and_emit(self._archive, self.events, taking, kind, **facts)
+            if is_new:
+                self._emit_deleted(retention.after_take(self._archive, record.snapshot))
         return record.snapshot
 
-    def _emit_deleted(self, ids: Sequence[str]) -> None:
-        if ids:
-            self.events.emit("snapshots_deleted", snapshots=[*ids])
-
-    def _emit_taken(self, snapshot: Snapshot) -> None:
-        """Emit the event to handlers only: the record itself is stored."""
-        facts = {"snapshot": snapshot.id, "number": snapshot.number, "kind": snapshot.kind}
-        self.events.emit("snapshot_saved", persist=False, session=snapshot.session, **facts)
+    def _emit_deleted(self, deleted: Deleted) -> None:
+        emit_deleted(self.events, self.session, deleted.expired, "retention")
+        emit_deleted(self.events, self.session, deleted.surplus, "limit")
 
     def list(
         self,
@@ -205,7 +190,11 @@ class History:
             branch.change(step=steps)
         if steps - (0 if last is None else last.step) < self.policy.frequency and not self._is_interval_over(last):
             return None
-        snapshot = self.take("routine")
+        try:
+            snapshot = self.take("routine")
+        except SnapshotVetoed as veto:
+            log.info("%s", veto)
+            return None
         return None if last is not None and snapshot.id == last.id else snapshot
 
     def is_interval_over(self) -> bool:
@@ -229,11 +218,11 @@ class History:
         self._archive.require_enabled("restore")
         record = self._record(which)
         contents = dict(restore.read_files(self._archive, record))
-        with restore.exclusive_run(self.session), self._archive.lock():
+        with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
+            taking = ask_taking(self.events, "recovery", None)
             operation = {"operation": f"restore {record.snapshot.id}"}
-            recovery, _ = capture(self._archive, "recovery", metadata=operation)
+            recovery, _ = capture_and_emit(self._archive, self.events, taking, "recovery", metadata=operation)
             self._checkout(record, recovery, contents)
-        self._emit_taken(recovery.snapshot)
         return recovery.snapshot
 
     def _checkout(
@@ -246,7 +235,8 @@ class History:
         snapshot, after = record.snapshot, recovery.snapshot
         branch = self._archive.records.branch
         branch.change(head=snapshot.id, head_after=after.number)
-        self.events.emit("snapshot_restored", snapshot=snapshot.id, number=snapshot.number, recovery=after.id)
+        facts: dict[str, Any] = {"snapshot": snapshot.id, "number": snapshot.number, "kind": snapshot.kind}
+        self.events.emit("snapshot_restored", **facts, recovery=after.id)
 
     def fork(
         self,
@@ -262,7 +252,9 @@ class History:
         self._archive.require_enabled("fork")
         record = None if which is None else self._record(which)
         facts = plain_dict("metadata", metadata or {})
-        return fork(self._archive, record, name=name, purpose=require_line("purpose", purpose), metadata=facts)
+        child = fork(self._archive, record, name=name, purpose=require_line("purpose", purpose), metadata=facts)
+        self.events.dispatch(child.events.read()[0][0])  # which is in the file of the fork
+        return child
 
     def merge(self, other: SessionDocuments | str, phases: Sequence[int]) -> Numbers:
         """Replace whole phases by those of another session; return the phases that differed.
@@ -273,7 +265,7 @@ class History:
 
         self._archive.require_enabled("merge")
         source = self._session(other)
-        with restore.exclusive_run(self.session), self._archive.lock():
+        with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
             merge = Merge(self._archive, self._archive.for_session(source), phases)
             if merge.numbers:
                 with self._operation(f"merge {source.session_id}", self._checkout):
@@ -338,7 +330,7 @@ class History:
 
     def _roll_back(self, record: SnapshotManifest, recovery: SnapshotManifest) -> None:
         """Restore the session while no run is at work on it."""
-        with restore.exclusive_run(self.session), self._archive.lock():
+        with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
             self._checkout(record, recovery)
 
     def pin(self, which: Which) -> Snapshot:
@@ -359,17 +351,21 @@ class History:
         """Return the ids of pinned snapshots."""
         return self._archive.pins()
 
-    def delete(self, which: Which) -> str:
+    def delete(self, which: Which, *, why: Why = "request") -> str:
         """Delete one snapshot, damaged or not, unless it is pinned or was forked; return its id."""
-        snapshot_id = resolve(self._archive, ref_text(which)).id
-        retention.delete(self._archive, snapshot_id)
-        return snapshot_id
+        ref = resolve(self._archive, ref_text(which))
+        snapshot = next((item for item in self._archive.records.snapshots() if item.id == ref.id), ref)
+        retention.delete(self._archive, ref.id)
+        emit_deleted(self.events, self.session, [snapshot], why)
+        return ref.id
 
     def _remove(self, snapshot: Snapshot) -> None:
         """Delete the snapshot before an operation, unless it was pinned or forked meanwhile."""
         with self._archive.lock():
             protected = self._archive.pins() | retention.fork_points(self._archive, [snapshot.id])
             retention.remove(self._archive, {snapshot.id} - protected)
+        if snapshot.id not in protected:
+            emit_deleted(self.events, self.session, [snapshot], "operation")
 
     def prune(
         self, *, dry_run: bool = False, older_than: str | timedelta | None = None, kind: SnapshotKind | None = None
@@ -378,15 +374,12 @@ class History:
         age = parse_prune_args(older_than, kind)
         deleted = retention.prune(self._archive, dry_run=dry_run, age=age, kind=kind)
         if not dry_run:
-            self._emit_deleted([snapshot.id for snapshot in deleted])
+            emit_deleted(self.events, self.session, deleted, "retention" if age is None else "request")
         return deleted
 
     def prune_project(self) -> None:
         """Delete what rules and limits delete in all sessions of the project, and unused blobs."""
-        for session_id, ids in retention.apply_to_project(self._archive).items():
-            is_own = session_id == self.session.session_id
-            history = self if is_own else History(self._session(session_id), store=self._archive.store)
-            history._emit_deleted(ids)  # noqa: SLF001 - the same class
+        self._emit_deleted(retention.apply_to_project(self._archive))
 
     def verify(self) -> Problems:
         """Return all problems of the history: records, blobs, parents, and snapshots that do not restore."""
@@ -412,9 +405,16 @@ class History:
 class AllHistories:
     """The histories of all sessions of a workspace; one that cannot be read hides no other."""
 
-    def __init__(self, store: SessionStore, *, may_run_code: bool | Callable[[SessionDocuments], bool] = False) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        *,
+        may_run_code: bool | Callable[[SessionDocuments], bool] = False,
+        documents: Callable[[str, str], SessionDocuments] | None = None,
+    ) -> None:
         self._store = store
         self._may_run_code = may_run_code
+        self._documents = partial(SessionDocuments, store) if documents is None else documents
 
     def list(  # noqa: PLR0913 - what a listing can be narrowed by
         self,
@@ -450,8 +450,9 @@ class AllHistories:
 
     def _clear(self, archive: HistoryStore, user: str) -> int:
         with archive.lock():
-            deleted = [snapshot.id for snapshot in self._clearable(archive, user)]
-            retention.remove(archive, deleted)
+            deleted = self._clearable(archive, user)
+            retention.remove(archive, [snapshot.id for snapshot in deleted])
+        emit_deleted(archive.session.events, archive.session, deleted, "request")
         return len(deleted)
 
     def prune(
@@ -479,7 +480,7 @@ class AllHistories:
         for project_id in self._store.folders():
             for session_id in self._store.folders(sessions_prefix(project_id)):
                 try:
-                    session = SessionDocuments(self._store, project_id, session_id)
+                    session = self._documents(project_id, session_id)
                 except InvalidArgument:  # a folder that is no session's
                     continue
                 may = self._may_run_code(session) if callable(self._may_run_code) else self._may_run_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from haytham import clock
@@ -15,8 +15,10 @@ from haytham.history.retention import parse_duration
 from haytham.history.schedule import parse_time
 from haytham.history.snapshot import Snapshot
 from haytham.session import SessionDocuments
+from haytham.validation import require_text
 
 if TYPE_CHECKING:
+    from haytham.config.policy import SnapshotKind
     from haytham.history.catalog import HistoryStore, RecordRef
 
 _MOST_DIGITS = 5  # more of them may be a part of an id
@@ -128,3 +130,34 @@ def parse_since(since: str | datetime | None) -> datetime | None:
 
 def _parse_age(age: str) -> datetime:
     return parse_time(clock.now()) - parse_duration(age)
+
+
+# What callers give.
+
+
+def paginate(snapshots: list[Snapshot], limit: int | None, offset: int) -> list[Snapshot]:
+    """Return a part of a list."""
+    for name, value in (("limit", limit), ("offset", offset)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise InvalidArgument(name, value, "a whole number, 0 or more")
+    return snapshots[offset:] if limit is None else snapshots[offset : offset + limit]
+
+
+def check_kind(kind: object) -> None:
+    """Raise InvalidArgument if there is no such kind of snapshot."""
+    if kind not in KINDS:
+        raise InvalidArgument("kind of snapshot", kind, ", ".join(KINDS))
+
+
+def require_line(what: str, text: str | None) -> str | None:
+    """Return one line of text, or None; InvalidArgument for anything else."""
+    if text is not None and (not isinstance(text, str) or not text.strip() or not text.isprintable()):
+        raise InvalidArgument(what, text, "one line of text")
+    return text if text is None else require_text(what, text)
+
+
+def parse_prune_args(older_than: str | timedelta | None, kind: SnapshotKind | None) -> timedelta | None:
+    """Return the age as a duration, and check the kind."""
+    if kind is not None:
+        check_kind(kind)
+    return older_than if older_than is None or isinstance(older_than, timedelta) else parse_duration(older_than)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -215,52 +216,63 @@ def delete(archive: HistoryStore, snapshot_id: str) -> None:
         remove(archive, [snapshot_id])
 
 
-def after_take(archive: HistoryStore, taken: Snapshot) -> list[str]:
-    """Delete what rules and limits delete now that a snapshot was taken; return the ids of this session's.
+@dataclass(frozen=True)
+class Deleted:
+    """Snapshots that were deleted: those that a rule let expire, and those beyond a limit."""
+
+    expired: tuple[Snapshot, ...] = ()
+    surplus: tuple[Snapshot, ...] = ()
+
+    def __add__(self, other: Deleted) -> Deleted:
+        return Deleted(self.expired + other.expired, self.surplus + other.surplus)
+
+
+def after_take(archive: HistoryStore, taken: Snapshot) -> Deleted:
+    """Delete what rules and limits delete now that a snapshot was taken; return it.
 
     Nothing is listed while the schedule says that nothing is due.
     """
     with archive.lock():
         schedule, rules = read_schedule(archive), archive.policy.retention
-        deleted = [] if schedule is not None and not schedule.is_due(rules, taken) else _apply_rules(archive)
-        if taken.number > archive.policy.max_snapshots:  # numbers are never used again, so that fewer are no excess
-            deleted += _limit_session(archive)
-        deleted += _limit_user(archive, taken.user)
+        expired = [] if schedule is not None and not schedule.is_due(rules, taken) else _apply_rules(archive)
+        is_full = taken.number > archive.policy.max_snapshots  # numbers are never used again: fewer are no excess
+        surplus = _limit_session(archive) if is_full else []
+        surplus += _limit_user(archive, taken.user)
         if taken.number % _COLLECTED_EVERY == 0:  # for those who never start a run
             collect_garbage(archive)
-        return deleted
+        return Deleted(tuple(expired), tuple(surplus))
 
 
-def apply_to_project(archive: HistoryStore) -> dict[str, list[str]]:
-    """Delete what rules and limits delete in all sessions of the project, and unused blobs; return ids by session.
+def apply_to_project(archive: HistoryStore) -> Deleted:
+    """Delete what rules and limits delete in all sessions of the project, and unused blobs; return the snapshots.
 
     In other sessions only what their schedule says is due.
     """
-    deleted: dict[str, list[str]] = {}
+    deleted = Deleted()
     with archive.lock():
         for history in _project(archive):
-            name = history.session.session_id
             try:
-                deleted[name] = _apply_all(history, is_own=history is archive)
+                deleted += _apply_all(history, is_own=history is archive)
             except (HaythamError, OSError) as error:
-                log.warning("the history of session %s could not be pruned: %s", name, error)
+                log.warning("the history of session %s could not be pruned: %s", history.session.session_id, error)
         collect_garbage(archive)
-    return {name: ids for name, ids in deleted.items() if ids}
+    return deleted
 
 
-def _apply_all(archive: HistoryStore, *, is_own: bool) -> list[str]:
+def _apply_all(archive: HistoryStore, *, is_own: bool) -> Deleted:
     """Delete what rules and limits delete in a session; in one that is not our own only if that is due."""
     schedule = None if is_own else read_schedule(archive)
     if not archive.policy.enabled or (schedule is not None and not schedule.is_due(archive.policy.retention)):
-        return []
-    deleted = _apply_rules(archive) + _limit_session(archive)
+        return Deleted()
+    expired, surplus = _apply_rules(archive), _limit_session(archive)
     users = {snapshot.user for snapshot in archive.records.snapshots()} if is_own else ()
-    return deleted + [snapshot_id for user in users for snapshot_id in _limit_user(archive, user)]
+    surplus += [snapshot for user in users for snapshot in _limit_user(archive, user)]
+    return Deleted(tuple(expired), tuple(surplus))
 
 
-def _apply_rules(archive: HistoryStore) -> list[str]:
+def _apply_rules(archive: HistoryStore) -> list[Snapshot]:
     """Delete the expired snapshots, and note when the next ones are due."""
-    deleted = [snapshot.id for snapshot in prune(archive, collect=False)]
+    deleted = prune(archive, collect=False)
     rest, rules = archive.records.snapshots(), archive.policy.retention
     schedule = make_schedule(rest, rules)
     if schedule != read_schedule(archive):
@@ -268,23 +280,20 @@ def _apply_rules(archive: HistoryStore) -> list[str]:
     return deleted
 
 
-def _limit_session(archive: HistoryStore) -> list[str]:
-    """Delete the session's oldest unprotected snapshots beyond its limit, manual and final ones last."""
+def _limit_session(archive: HistoryStore) -> list[Snapshot]:
+    """Delete the session's oldest unprotected snapshots beyond its limit, manual and final ones last; return them."""
     surplus = len(archive.records.refs()) - archive.policy.max_snapshots
     if surplus <= 0:
         return []
     deletable = _deletable(archive, archive.records.snapshots())
     deletable.sort(key=_is_held)
-    deleted = [snapshot.id for snapshot in deletable[:surplus]]
-    remove(archive, deleted, collect=False)
+    deleted = deletable[:surplus]
+    remove(archive, [snapshot.id for snapshot in deleted], collect=False)
     return deleted
 
 
-def _limit_user(archive: HistoryStore, user: str | None) -> list[str]:
-    """Delete a user's oldest unprotected snapshots in the project beyond their limit, manual and final ones last.
-
-    Return the ids of those of this session.
-    """
+def _limit_user(archive: HistoryStore, user: str | None) -> list[Snapshot]:
+    """Delete a user's oldest unprotected snapshots in the project beyond their limit, manual and final ones last."""
     most = archive.policy.user_limit()
     if most is None:
         return []
@@ -302,7 +311,7 @@ def _limit_user(archive: HistoryStore, user: str | None) -> list[str]:
     deletable.sort(key=lambda pair: (_is_held(pair[0]), pair[0].id.rpartition("-")[0], pair[0].number))
     for snapshot, history in deletable[:surplus]:
         remove(history, [snapshot.id], collect=False)
-    return [snapshot.id for snapshot, history in deletable[:surplus] if history is archive]
+    return [snapshot for snapshot, _ in deletable[:surplus]]
 
 
 def _is_held(snapshot: Snapshot) -> bool:

@@ -15,12 +15,12 @@ from haytham.storage.base import Batch, bytes_digest, commit
 from haytham.validation import matches_format
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from haytham.config.policy import SnapshotKind
     from haytham.history.catalog import BranchHead, HistoryStore, RecordRef
     from haytham.session import SessionDocuments
-    from haytham.storage.base import SessionStore
+    from haytham.storage.base import Append, SessionStore
 
 LARGEST = 256 * 1024 * 1024  # bytes of one document
 _THOROUGH = frozenset({"recovery", "pre_operation"})  # kinds whose documents are about to be replaced
@@ -226,17 +226,18 @@ def scan(archive: HistoryStore, *, thorough: bool = False) -> PendingSnapshot:
     return PendingSnapshot(archive.session, branch, newest, last, parent, tree)
 
 
-def capture(
+def capture(  # noqa: PLR0913 - a kind, what is said of it, and what is written with it
     archive: HistoryStore,
     kind: SnapshotKind,
     *,
     label: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     approval: str | None = None,
+    appends: Callable[[Snapshot], tuple[Append, ...]] = lambda _snapshot: (),
 ) -> tuple[SnapshotManifest, bool]:
     """Take a snapshot; return its record, and whether it is new: a routine one is skipped if nothing changed.
 
-    Blobs, the branch and the record are written in this order, in one commit.
+    Blobs, the branch and the record are written in this order, in one commit with `appends`.
     """
     with archive.lock():
         pending = scan(archive, thorough=kind in _THOROUGH)
@@ -252,7 +253,8 @@ def capture(
             approval=approval,
             metadata=dict(metadata or {}),
         )
-        commit(archive.store, Batch((*blobs, *archive.records.pack(record, pending.branch))))
+        writes = (*blobs, *archive.records.pack(record, pending.branch))
+        commit(archive.store, Batch(writes, appends(record.snapshot)))
         return record, True
 
 

@@ -153,9 +153,9 @@ def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
     stale = {agent: facts.outputs[agent] for agent in facts.stale}
     own = tuple(agent for agent in facts.phase.agents if agent in stale and not stale[agent].revised)
     if own:
-        return NextAction("run again", own, reason=_what_changed(facts, stale), cause="stale")
+        return NextAction("run again", own, reason=what_changed(facts, stale), cause="stale")
     if stale:
-        reason = f"{_what_changed(facts, stale)}, and a person has revised it"
+        reason = f"{what_changed(facts, stale)}, and a person has revised it"
         return NextAction("gate", tuple(stale), reason=reason, cause="stale")
     if feedback is not None and feedback.decision == "approved":
         texts = {agent: output.text for agent, output in facts.outputs.items()}
@@ -169,7 +169,7 @@ def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
     return NextAction("gate", reason="it waits for review", cause="review")
 
 
-def _what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:
+def what_changed(facts: PhaseState, stale: Mapping[str, OutputState]) -> str:
     """Return what changed in the tasks of stale outputs, each part once; else the needed phases that are stale."""
     parts = sorted({part for output in stale.values() for part in output.changed})
     parts = parts or [f"phase {number} is stale" for number in facts.stale_needs]

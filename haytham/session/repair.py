@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from haytham.storage.base import SessionStore
 
 STARTED = "session_started"
-FORKED = "session_forked"
+FORKED = "snapshot_forked"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from haytham.agents.base import Task
     from haytham.config.workflow import Phase, WorkflowFiles
+    from haytham.handlers import Handlers
     from haytham.session.derived import Decision, Value
     from haytham.storage.base import SessionStore
 
@@ -60,12 +61,17 @@ class SessionDocuments:
         self.session_id = check_id("session id", session_id)
         self.prefix = paths.session_prefix(project_id, session_id)
         self.store = store
-        self.events = Events(store, self.prefix + paths.EVENTS)
+        self.events = self.new_events()
         self.is_manifest_behind = False
         self.flags: frozenset[str] = frozenset()  # settings that a flag of this process stored in the manifest
         self._documents = DocumentRepository(store)
         self._is_swept = False
         self._run: _RunState | None = None
+
+    def new_events(self, handlers: Handlers | None = None) -> Events:
+        """Return events that go to the session's file and to handlers."""
+        key = self.prefix + paths.EVENTS
+        return Events(self.store, key, project=self.project_id, session=self.session_id, handlers=handlers)
 
     # Creating and finding.
 

@@ -368,6 +368,7 @@ DECIDE = [
     Scenario("approve_with_comments", "approve 1 -m 'Go on, but name one city.' --user bob", GATE_1),
     Scenario("approve_json", "approve --json", GATE_1),
     Scenario("approve_an_edited_text", "approve", (*GATE_1, Edit(ONE, "Lend rain barrels", "Lend water butts"))),
+    Scenario("approve_with_a_hook", "approve", started(workflow("hooks: [{on: decision, run: ['false']}]"))),
     Scenario("approve_with_an_open_need", "approve 2", STALE_2),
     Scenario("approve_refused_with_stale_needs", "approve 3", STALE_3),
     Scenario("approve_anyway", "approve 3 --anyway", STALE_3),
