@@ -23,7 +23,7 @@ from haytham import CheckpointManager, FileStore, History, ProjectManager
 from haytham.config.workflow import WorkflowFiles
 from haytham.engine.runner import Runner
 from haytham.events import Events
-from haytham.session import SessionDocuments, documents, view
+from haytham.session import SessionDocuments, documents, listing, plan_cache, view
 from haytham.session.plan import SessionPlan, summarize
 from haytham.session.review import ReviewGate
 from haytham.storage import Append, Batch, Write
@@ -116,11 +116,11 @@ def bench_steps(base):
     base.mkdir()
     floor = median([seconds(lambda: replace(one)) for _ in range(CALLS)])
     history, number = history_of(base / "persist", snapshots=1), iter(range(10_000))
-    manager = CheckpointManager(base / "persist")
+    manager, texts = CheckpointManager(base / "persist"), [prose(7000) for _ in range(CALLS)]
 
     def persist():
         at = next(number)
-        manager.save_agent_output(*SESSION, at % 7 + 1, "a", prose(7000), duration=1.0)
+        manager.save_agent_output(*SESSION, at % 7 + 1, "a", texts[at], duration=1.0)
         save_checkpoint(manager, phase=at % 7 + 1)
         history.take()
 
@@ -306,9 +306,8 @@ def load(manager):
 
 def load_first(manager):
     """Load with the parsed documents forgotten, as a process does that has read none of them yet."""
-    documents._KEPT.clear()
-    documents._OUTPUT_FACTS.clear()
-    documents._WRITTEN.clear()
+    for cache in (documents._KEPT, documents._OUTPUT_FACTS, documents._WRITTEN, listing._MEASURED, plan_cache._ENTRIES):
+        cache.clear()
     load(manager)
 
 

@@ -17,11 +17,11 @@ from haytham.agents.base import Reply
 from haytham.agents.registry import runs_code
 from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
-from haytham.errors import AgentError
+from haytham.errors import AgentError, HaythamError
 from haytham.events import Events
 from haytham.session.plan import summarize
 from haytham.session.spend_log import CallRecord, SpendLog, SpendSummary
-from haytham.storage import MemoryStore
+from haytham.storage import FileStore, MemoryStore
 from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
 from support import paid_agents
 from support.fake_agents import AT_ONCE, Crash, Desk, Dying
@@ -82,6 +82,32 @@ def test_a_call_is_reserved_before_it_is_made_and_settled_after(tmp_path):
         "settled", 3, 4, 7, 0.25, "completed"
     ]  # fmt: skip
     assert reserved["call"] == settled["call"]
+
+
+@pytest.mark.usefixtures("site")
+def test_a_first_call_goes_on_record_together_with_its_task(tmp_path):
+    """One commit has the task, the reservation, and the events that the phase and the call start."""
+    desk, batches = desk_of(tmp_path, "", models="fare:cheap"), []
+
+    class Noting(FileStore):
+        def commit(self, batch):
+            batches.append(batch)
+            return super().commit(batch)
+
+    desk.resume(desk.over(Noting(tmp_path)))
+    (batch,) = (one for one in batches if any(b'"agent_started"' in change.lines for change in one.appends))
+    assert [change.key.rpartition("/")[2] for change in batch.writes] == ["a.md"]
+    words = b"".join(change.lines for change in batch.appends)
+    assert [words.count(name) for name in (b'"phase_started"', b'"reserved"', b'"agent_started"')] == [1, 1, 1]
+
+
+def test_a_call_that_cannot_be_made_is_not_on_record(tmp_path):
+    """An agent that cannot be opened was not started, and nothing is reserved for it."""
+    desk = desk_of(tmp_path, "", models="python:support.paid_agents:missing")
+    with suppress(HaythamError):
+        desk.resume()
+    assert desk.events("agent_started") == []
+    assert account(desk).calls == ()
 
 
 @pytest.mark.parametrize("reply", ["", " \n\t\n"])

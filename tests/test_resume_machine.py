@@ -17,7 +17,7 @@ from haytham.session.plan import summarize
 from haytham.session.review import ReviewGate
 from haytham.text import text_digest
 from support import fake_agents
-from support.fake_agents import HEADING, Crash, Desk, Dying
+from support.fake_agents import HEADING, Crash, Desk, Dying, planned_anew
 
 AGENTS = {"a": 1, "b": 2, "c": 2, "d": 3, "e": 3, "f": 4}
 REVIEWED = (1, 2, 3)
@@ -204,6 +204,11 @@ class Sessions(RuleBasedStateMachine):
         if hasattr(self, "desk") and not self.torn:
             summarize(self.desk.session.read())
             assert len(self.desk.standing().phases) == 4
+
+    @invariant()
+    def the_plan_is_that_of_the_files(self):
+        if hasattr(self, "desk") and not self.torn:
+            assert self.desk.standing().phases == planned_anew(self.desk.session).phases
 
     def is_kept(self, phase, agent, data):
         """Whether a file is there as the person left it; of a mended page, which loses its error, the text is."""

@@ -188,6 +188,21 @@ def test_a_folder_that_was_checked_and_becomes_a_link_is_refused(base, linked):
     assert [path.read_bytes() for top in changed for path in sorted(top.rglob("*.md"))] == before
 
 
+@pytest.mark.parametrize("change", [FileStore.delete, lambda store, key: store.write(key, b"3")])
+def test_a_folder_that_becomes_a_link_while_its_lock_is_held_is_not_written_to(base, change):
+    """What was checked when the lock was acquired is looked at again before anything is written or deleted there."""
+    store = FileStore(base)
+    store.write_all({"p/a/b.md": b"1", "good/a/b.md": b"2"})
+    with store.lock("p"):
+        assert store.read("p/a/b.md") == b"1"
+        (base / "p").rename(base / "moved")
+        (base / "p").symlink_to(base / "good")
+        with pytest.raises(SymbolicLink):
+            change(store, "p/a/b.md")
+    assert (base / "good" / "a" / "b.md").read_bytes() == b"2"
+    assert (base / "moved" / "a" / "b.md").read_bytes() == b"1"
+
+
 def test_a_folder_that_is_moved_behind_a_link_is_not_written_to(base):
     """A folder that was moved, with a link to it in its place, is the same folder: no lock and no write go there."""
     store = FileStore(base)

@@ -168,7 +168,8 @@ class Workflow:
         """Return the phases of a mode, in order."""
         if not isinstance(mode, str) or mode not in self.modes:
             raise InvalidArgument("execution mode", mode, ", ".join(self.modes))
-        return tuple(phase for phase in self.phases if phase.number in self.modes[mode])
+        numbers = frozenset(self.modes[mode])
+        return tuple(phase for phase in self.phases if phase.number in numbers)
 
     def to_files(self) -> WorkflowFiles:
         """Return the files that record a workflow built in Python, as a session keeps them."""

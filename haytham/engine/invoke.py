@@ -31,8 +31,8 @@ from haytham.errors import (
 )
 from haytham.memory.session_memory import NO_MEMORY
 from haytham.redact import redact
-from haytham.session.paths import EVENTS
-from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog
+from haytham.session.paths import EVENTS, SPEND
+from haytham.session.spend_log import BudgetDenial, CallRecord, SpendLog, reserved_entry
 from haytham.session.state import EMPTY, merge_patch
 from haytham.storage.memory import MemoryStore
 from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from haytham.config.agent_spec import AgentFunction, AgentSpec
     from haytham.events import Events
     from haytham.memory.session_memory import SessionMemory
+    from haytham.session.changes import Transaction
     from haytham.session.plan import SessionPlan
     from haytham.session.session import SessionDocuments
 
@@ -92,6 +93,14 @@ class _Target:
     agent: Agent
 
 
+@dataclass(frozen=True)
+class _StartedCall:
+    """A call that is on record and not made yet."""
+
+    target: _Target
+    record: CallRecord
+
+
 @dataclass
 class CallResult:
     """What came of asking an agent: a reply or an error, and what all calls for it took together.
@@ -126,6 +135,7 @@ class AgentInvoker:
         self._options = options
         self._limits, self._before = BudgetLimits(), UsageTotal()
         self._taken: dict[str, Usage] = {}
+        self._started: dict[tuple[int, str], _StartedCall] = {}
         self.default_model: str | None = None
 
     def follow(self) -> bool:
@@ -157,9 +167,7 @@ class AgentInvoker:
 
     async def invoke(self, task: Task, spec: AgentSpec) -> CallResult:
         """Ask an agent, model after model; what is no failure of it is raised, all else is in the answer."""
-        answer = CallResult()
-        if self._options.max_output_tokens is not None:
-            spec = replace(spec, max_output_tokens=self._options.max_output_tokens)
+        answer, spec = CallResult(), self._limited(spec)
         for model in self._models(spec):
             answer.model = model
             try:
@@ -176,6 +184,29 @@ class AgentInvoker:
         if answer.draft is not None and answer.error is not None and not isinstance(answer.error, ContractViolation):
             answer.error = _not_repaired(answer.draft, answer.error)
         return answer
+
+    def start(self, task: Task, spec: AgentSpec, changes: Transaction) -> None:
+        """Put the first call for a task on record in a transaction; `invoke` makes it.
+
+        One that cannot be made, or would exceed a limit, is left to `invoke`.
+        """
+        spec, model = self._limited(spec), self._models(spec)[0]
+        try:
+            target = _Target(model, find_adapter(model), self._open(task.agent, model))
+            estimate = target.adapter.estimate(model, task.prompt, spec.max_output_tokens)
+        except Exception as error:  # noqa: BLE001 - which is the agent's failure once it is called
+            log.debug("the call of %s cannot be started: %s", task.agent, error)
+            return
+        if check_budget(self._limits, self.spent, estimate) is None:
+            record = self._take(target, task, estimate)
+            if not target.adapter.is_free:
+                changes.store.append(self._session.prefix + SPEND, reserved_entry(record))
+            changes.emit("agent_started", phase=task.phase, agent=task.agent, model=model)
+            self._started[task.phase, task.agent] = _StartedCall(target, record)
+
+    def _limited(self, spec: AgentSpec) -> AgentSpec:
+        most = self._options.max_output_tokens
+        return spec if most is None else replace(spec, max_output_tokens=most)
 
     def _models(self, spec: AgentSpec) -> list[str]:
         if self._options.model is not None and "human" not in spec.models:  # what a person has to write, nobody replays
@@ -221,7 +252,11 @@ class AgentInvoker:
     async def _ask_model(self, model: str, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
         """Ask one model, again where that may help; a call that is tried again is the one that failed."""
         self._check_trusted(task.agent, model)
-        target = _Target(model, find_adapter(model), self._open(task.agent, model))
+        started = self._started.get((task.phase, task.agent))
+        if started is None:
+            target = _Target(model, find_adapter(model), self._open(task.agent, model))
+        else:
+            target = started.target
         answer.is_free = target.adapter.is_free
         for left in range(spec.retries, -1, -1):
             try:
@@ -279,8 +314,8 @@ class AgentInvoker:
 
     async def _call(self, target: _Target, task: Task, spec: AgentSpec, answer: CallResult) -> Reply:
         """Make one call: reserve it before, settle it after. A killed call stays reserved, in full."""
-        call = self._reserve(target, task, spec)
-        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=target.model)
+        started = self._started.pop((task.phase, task.agent), None)
+        call = self._start_now(target, task, spec) if started is None else started.record
         begun = clock.monotonic()
         try:
             reply = await call_agent(target.agent, task, spec)
@@ -309,18 +344,24 @@ class AgentInvoker:
         except (HaythamError, OSError) as error:
             log.warning("an answer was not recorded: %s", error)
 
-    def _reserve(self, target: _Target, task: Task, spec: AgentSpec) -> CallRecord:
+    def _start_now(self, target: _Target, task: Task, spec: AgentSpec) -> CallRecord:
+        """Put a call on record: BudgetExceeded if it would exceed a limit."""
         estimate = target.adapter.estimate(target.model, task.prompt, spec.max_output_tokens)
         why = check_budget(self._limits, self.spent, estimate)
         if why is not None:
             limits = self._limits
             self._spend.refuse(task.phase, task.agent, BudgetDenial(why, estimate, limits.max_cost, limits.max_tokens))
             raise BudgetExceeded(why)
-        call = CallRecord(clock.new_id(), task.phase, task.agent, task.attempt, target.model, estimate)
+        record = self._take(target, task, estimate)
         if not target.adapter.is_free:
-            self._spend.reserve(call)
-        self._taken[call.id] = estimate
-        return call
+            self._spend.reserve(record)
+        self._events.emit("agent_started", phase=task.phase, agent=task.agent, model=target.model)
+        return record
+
+    def _take(self, target: _Target, task: Task, estimate: Usage) -> CallRecord:
+        record = CallRecord(clock.new_id(), task.phase, task.agent, task.attempt, target.model, estimate)
+        self._taken[record.id] = estimate
+        return record
 
     def _settle(self, target: _Target, settled: CallRecord) -> CallRecord:
         before = self.spent

@@ -328,7 +328,7 @@ class Runner:
     def _ask(
         self, plan: SessionPlan, phase: Phase, agents: tuple[str, ...], started: tuple[str, ...] | None = None
     ) -> list[tuple[Task, AgentSpec]]:
-        """Return what agents are asked, on record from now on where they have written nothing yet.
+        """Return what agents are asked; put it on record, where they have written nothing yet, with their first calls.
 
         `started` are the agents of a phase that starts with this.
         """
@@ -339,13 +339,13 @@ class Runner:
             if started is not None:
                 self._events.emit("phase_started", **facts)
             raise
-        outputs = plan.phase(phase.number).state.outputs
         with self._session.transaction() as changes:
             if started is not None:
                 changes.emit("phase_started", **facts)
-            for task, _ in asked:
-                if task.agent not in outputs:
+            for task, spec in asked:
+                if task.agent not in plan.phase(phase.number).state.outputs:
                     changes.save_task(changes.view.require_phase(phase.number), task)
+                self._invoker.start(task, spec, changes)
         return asked
 
     def _request(self, plan: SessionPlan, phase: Phase, name: str) -> tuple[Task, AgentSpec]:

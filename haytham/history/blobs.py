@@ -11,7 +11,7 @@ from haytham.history.snapshot import LARGEST, FileEntry
 from haytham.storage.base import Batch, Delete, Write, bytes_digest, commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from haytham.storage.base import Store
 
@@ -35,9 +35,10 @@ class BlobStore:
         commit(self._store, Batch(writes))
         return sum(len(write.data) for write in writes)
 
-    def pack(self, contents: Mapping[str, bytes]) -> tuple[Write, ...]:
-        """Return the writes of blobs that are missing or damaged."""
-        missing = {digest: data for digest, data in contents.items() if not self._is_intact(digest, data)}
+    def pack(self, contents: Mapping[str, bytes], *, intact: Collection[str] = ()) -> tuple[Write, ...]:
+        """Return the writes of blobs that are missing or damaged; those in `intact` are known to be neither."""
+        unknown = {digest: data for digest, data in contents.items() if digest not in intact}
+        missing = {digest: data for digest, data in unknown.items() if not self._is_intact(digest, data)}
         return tuple(self._write(digest, data) for digest, data in missing.items())
 
     def _write(self, digest: str, data: bytes) -> Write:

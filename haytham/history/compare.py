@@ -131,7 +131,7 @@ def _present(archive: HistoryStore, session: SessionDocuments) -> CompareSide:
         raise InvalidArgument("session", session.session_id, f"one of project {archive.session.project_id}")
     with archive.lock():
         tree = scan_tree(session, ())
-        status = str(session_status(session, None)["status"])
+        status = str(session_status(session, None, tree.versions)["status"])
     return CompareSide({entry.path: tree.new[entry.digest] for entry in tree.files}, status)
 
 

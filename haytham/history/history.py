@@ -221,7 +221,8 @@ class History(EventSource):
         with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
             taking = ask_taking(self.events, "recovery", None)
             operation = {"operation": f"restore {record.snapshot.id}"}
-            recovery, _ = capture_and_emit(self._archive, self.events, taking, "recovery", metadata=operation)
+            facts: Any = {"metadata": operation, "intact": set(record.digests.values())}
+            recovery, _ = capture_and_emit(self._archive, self.events, taking, "recovery", **facts)
             self._checkout(record, recovery, contents)
         return recovery.snapshot
 

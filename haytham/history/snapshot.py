@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from haytham import clock
-from haytham.cache import LruCache
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError, InvalidDocument, Problem
+from haytham.session.listing import measure_bytes, measured
 from haytham.session.paths import session_lock
 from haytham.session.swap import check_paths, snapshot_versions
-from haytham.storage.base import Batch, bytes_digest, commit
+from haytham.storage.base import Batch, commit
 from haytham.validation import matches_format
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class Snapshot:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """A document of a session: its path, its size, and the digest of its bytes."""
 
     path: str
@@ -120,11 +119,12 @@ def parse_manifest(value: Mapping[str, Any]) -> SnapshotManifest:
 
 @dataclass(frozen=True)
 class WorkingTree:
-    """The documents of a session, its empty folders, and the bytes of those documents that were not known before."""
+    """The documents of a session, its empty folders, the bytes of those documents that were not known, and versions."""
 
     files: tuple[FileEntry, ...]
     folders: tuple[str, ...]
     new: dict[str, bytes]
+    versions: Mapping[str, object | None]
 
     @property
     def raw(self) -> int:
@@ -144,28 +144,26 @@ def scan_tree(session: SessionDocuments, known: Collection[str]) -> WorkingTree:
                 size, digest, data = _measure(session.store, session.prefix + path, token, known)
                 entries.append(FileEntry(path, size, digest))
                 new |= {} if digest in known or data is None else {digest: data}
-    return WorkingTree(tuple(entries), tuple(path[:-1] for path in versions if path.endswith("/")), new)
-
-
-_KNOWN_FILES: LruCache[tuple[int, str]] = LruCache(4096)  # size and digest by change token
+    return WorkingTree(tuple(entries), tuple(path[:-1] for path in versions if path.endswith("/")), new, versions)
 
 
 def _measure(
     store: SessionStore, key: str, token: object | None, known: Collection[str]
 ) -> tuple[int, str, bytes | None]:
     """Return size, digest and, unless the digest is known, bytes of a document; raise if it is a link."""
-    cached = None if token is None else _KNOWN_FILES.get(token)
+    cached = measured(token)
     if cached is not None and cached[1] in known:
         return *cached, None
-    if token is None and not store.is_regular(key):
-        raise InvalidDocument([Problem("is no file of its own but a link, or no file at all; move it away", file=key)])
-    data = store.read(key)
+    try:
+        data = store.read(key)
+    except (HaythamError, OSError):
+        if store.is_regular(key):
+            raise
+        message = "is no file of its own but a link, or no file at all; move it away"
+        raise InvalidDocument([Problem(message, file=key)]) from None
     if len(data) > LARGEST:
         raise InvalidDocument([Problem(f"has {len(data)} bytes, and the most a snapshot takes is {LARGEST}", file=key)])
-    digest = bytes_digest(data)
-    if token is not None and token == store.change_token(key):
-        _KNOWN_FILES.put(token, (len(data), digest))
-    return len(data), digest, data
+    return *measure_bytes(store, key, token, data), data
 
 
 # Taking a snapshot.
@@ -206,7 +204,7 @@ class PendingSnapshot:
             time=clock.now(),
             raw=self.tree.raw,
             added=0,
-            **session_status(self.session, self.last),
+            **session_status(self.session, self.last, self.tree.versions),
         )
         return SnapshotManifest(replace(snapshot, **facts), self.tree.files, self.tree.folders)
 
@@ -234,16 +232,18 @@ def capture(  # noqa: PLR0913 - a kind, what is said of it, and what is written 
     metadata: Mapping[str, Any] | None = None,
     approval: str | None = None,
     appends: Callable[[Snapshot], tuple[Append, ...]] = lambda _snapshot: (),
+    intact: Collection[str] = (),
 ) -> tuple[SnapshotManifest, bool]:
     """Take a snapshot; return its record, and whether it is new: a routine one is skipped if nothing changed.
 
-    Blobs, the branch and the record are written in this order, in one commit with `appends`.
+    Blobs, the branch and the record are written in this order, in one commit with `appends`. `intact` are digests of
+    blobs that were read just now.
     """
     with archive.lock():
         pending = scan(archive, thorough=kind in _THOROUGH)
         if kind == "routine" and pending.last is not None and pending.is_unchanged:
             return pending.last, False
-        blobs = archive.blobs.pack(pending.tree.new)
+        blobs = archive.blobs.pack(pending.tree.new, intact=intact)
         record = pending.record(
             id=clock.new_id(),
             number=archive.records.next_number(pending.branch, pending.newest),
@@ -266,12 +266,18 @@ def _read_if_valid(archive: HistoryStore, newest: RecordRef | None) -> SnapshotM
         return None
 
 
-def session_status(session: SessionDocuments, last: SnapshotManifest | None) -> dict[str, Any]:
-    """Return user, workflow, status and phase of a session, as far as its documents can be read."""
+def session_status(
+    session: SessionDocuments, last: SnapshotManifest | None, versions: Mapping[str, object | None]
+) -> dict[str, Any]:
+    """Return user, workflow, status and phase of a session, as far as its documents can be read.
+
+    `versions` are the change tokens of its files, from the walk that a snapshot begins with.
+    """
     user = None if last is None else last.snapshot.user
     unknown = {"user": user, "status": "unreadable", "phase": None, "workflow": None}
     try:
         view = session.read()
+        view.files.use(versions)
         manifest = view.manifest.value
         known = {**unknown, "user": manifest.user_id, "workflow": manifest.workflow}
     except (HaythamError, OSError):

@@ -39,6 +39,9 @@ class NotCanonical(Exception):
     """Raised on a text that is not in the form the renderer writes."""
 
 
+_ROWS = 4096  # rows of tables that are remembered, for each kind of table
+
+
 @lru_cache(maxsize=64)
 def canonical_reader(kind: DocumentSchema) -> Reader:
     """Return a function that reads a text of a kind, or its head alone; None if it is not in canonical form."""
@@ -199,6 +202,7 @@ def _table_reader(_kind: DocumentSchema, field: Field) -> BodyReader:
     columns = [(column.name, decoder(column)) for column in field.columns]
     top = table_top(field)
 
+    @lru_cache(maxsize=_ROWS)  # the next version of a document has most rows of the one before
     def row(line: str) -> dict[str, Any]:
         cells = line.split("|")
         if len(cells) != len(columns) + 2 or cells[0] or cells[-1] or "\\|" in line:
@@ -209,7 +213,7 @@ def _table_reader(_kind: DocumentSchema, field: Field) -> BodyReader:
         if lines[at] or lines[at + 1 : at + 3] != top:
             raise NotCanonical
         end = lines.index("", at + 3)
-        return [row(line) for line in lines[at + 3 : end]], at + 1, end
+        return [dict(row(line)) for line in lines[at + 3 : end]], at + 1, end
 
     return read
 

@@ -132,12 +132,13 @@ def _map_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
 
 def _table_writer(_kind: DocumentSchema, field: Field) -> BodyWriter:
     top = table_top(field)
-    columns = [(column.name, encoder(column)) for column in field.columns]
+    names, encoders = [column.name for column in field.columns], [encoder(column) for column in field.columns]
 
-    def row(cells: Mapping[str, Any]) -> str:
-        return "| " + " | ".join([encode(cells[name]) for name, encode in columns]) + " |"
+    @lru_cache(maxsize=4096, typed=True)  # the next version of a document has most rows of the one before
+    def row(*cells: Any) -> str:
+        return "| " + " | ".join([encode(cell) for encode, cell in zip(encoders, cells, strict=True)]) + " |"
 
-    return lambda rows: "\n".join([*top, *(row(cells) for cells in rows or ())])
+    return lambda rows: "\n".join([*top, *(row(*[cells[name] for name in names]) for cells in rows or ())])
 
 
 _BODIES: dict[str, Callable[[DocumentSchema, Field], BodyWriter]] = {

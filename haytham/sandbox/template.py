@@ -18,7 +18,7 @@ from haytham.text import closest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from jinja2.environment import TemplateExpression
+    from jinja2.environment import Template, TemplateExpression
 
 Names = dict[str, "Names | None"]  # what a template may name, and of each what it may name there; None is anything
 _BODY = Limits(steps=100_000, characters=10_000_000)
@@ -49,7 +49,7 @@ def render(source: str, values: Mapping[str, Any], *, show: Callable[[str], str]
     """
     try:
         with metered(_BODY):
-            return str(_environment(show).from_string(source).render(values))
+            return str(_template(source, show).render(values))
     except Exception as error:  # noqa: BLE001 - whatever a template raises is its own fault
         raise _fault(error) from None
 
@@ -89,6 +89,11 @@ def inspect_condition(condition: str, known: Names) -> list[Fault]:
 @lru_cache(maxsize=4)
 def _environment(show: Callable[[str], str] = str) -> LimitedEnvironment:
     return LimitedEnvironment(show)
+
+
+@lru_cache(maxsize=64)
+def _template(source: str, show: Callable[[str], str]) -> Template:
+    return _environment(show).from_string(source)
 
 
 @lru_cache(maxsize=256)

@@ -306,7 +306,6 @@ class Transaction:
             commit(self._session.store, self._without_derived(batch))
             for key in sorted(self._derived):
                 log.warning("%s could not be rendered and may be out of date: %s", key, error)
-
         for phase, agent in self._outputs:
             self._session.remember_output(self.view, phase, agent)
 
@@ -336,7 +335,7 @@ class Transaction:
     def _render_manifest(self, previous: StoredDocument[SessionManifest], value: SessionManifest) -> None:
         derived_values = derived_manifest(self._session.summarize(self.view, value))
         is_same = value == previous.value
-        if is_same and not previous.problems and not previous.derived_mismatches(derived_values):
+        if is_same and not previous.problems and previous.shows(derived_values):
             return
         self.write(
             SessionManifest, previous.key, value, derived_values=derived_values, previous=previous, is_derived=is_same

@@ -15,6 +15,7 @@ from haytham.markdown.schema import TITLE, load_schema
 from haytham.session.models import Document, OutputHeader
 from haytham.storage.base import ABSENT, bytes_digest
 from haytham.text import OURS, conflict_lines, text_digest
+from haytham.validation import matches_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,6 +94,12 @@ class StoredDocument(Generic[D_co]):
         section, label = seat.place if seat is not None else (None, "title")
         return Problem(message, self.parsed.lines.get(field, 1), section, label, self.key, derived=derived_values)
 
+    def shows(self, derived_values: Mapping[str, Any]) -> bool:
+        """Return whether no derived part is out of date."""
+        title = load_schema(self.kind).title_parts[1]
+        parts = ((title or "" if name == TITLE else name, said) for name, said in self.parsed.derived.items())
+        return all(derived_values.get(name) == said for name, said in parts)
+
     def derived_mismatches(self, derived_values: Mapping[str, Any]) -> list[Problem]:
         """Return a problem for each derived part that is out of date."""
         title = load_schema(self.kind).title_parts[1]
@@ -153,23 +160,22 @@ class DocumentRepository:
             return None
         return _document(OutputHeader, key, data if heading is None else data[: heading.end()])
 
-    def output_facts(self, key: str, read: Callable[[], T]) -> T:
-        """Return what `read` makes of an output; it is not called again while the output's file is surely the same."""
-        facts: T = self._by_stamp(_OUTPUT_FACTS, key, read)
-        return facts
+    def output_facts(self, key: str, stamp: object | None, read: Callable[[], T]) -> T:
+        """Return what `read` makes of an output; it is not called again while the output has the same change token."""
+        found: T = self._by_stamp(_OUTPUT_FACTS, key, stamp, read)
+        return found
 
     def written(self, key: str, read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
         """Return when an output was written; `read` is not called again while its file is surely the same."""
-        return self._by_stamp(_WRITTEN, key, read)
+        return self._by_stamp(_WRITTEN, key, self.store.change_token(key), read)
 
-    def _by_stamp(self, cache: LruCache[T], key: str, read: Callable[[], T]) -> T:
-        token = self.store.change_token(key)
-        value = None if token is None else cache.get(token)
-        if value is None:
-            value = read()
-            if token is not None and token == self.store.change_token(key):
-                cache.put(token, value)
-        return value
+    def _by_stamp(self, kept: LruCache[T], key: str, stamp: object | None, read: Callable[[], T]) -> T:
+        found = None if stamp is None else kept.get(stamp)
+        if found is None:
+            found = read()
+            if stamp is not None and stamp == self.store.change_token(key):
+                kept.put(stamp, found)
+        return found
 
     def check(self, kind: str, value: Mapping[str, Any]) -> None:
         """Raise InvalidDocument for a value that does not satisfy its kind."""
@@ -191,6 +197,12 @@ class DocumentRepository:
         if len(data) <= _LARGEST_KEPT:
             _KEPT.put((model, digest), parsed)
         return StoredDocument(model, key, data, parsed)
+
+
+def time_of(document: StoredDocument[Document] | None, field: str) -> tuple[str, ...]:
+    """Return a time that a document says, also where other parts of it cannot be read."""
+    said = None if document is None else document.parsed.value.get(field)
+    return (said,) if isinstance(said, str) and matches_format("time", said) else ()
 
 
 def _plain_value(value: Document | Mapping[str, Any]) -> Mapping[str, Any]:

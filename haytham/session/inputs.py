@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.agents.base import PhaseInput, PreviousAttempt, SkippedPhase, Task
 from haytham.agents.prompt import build_prompt
+from haytham.cache import LruCache
 from haytham.config.agent_spec import read_agent
 from haytham.session import paths
 from haytham.session.derived import asked_agents, parse_decision, skipped_phases
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from haytham.session.view import ArchivedAttempt, SessionView
 
     Recall = Callable[[str], str]
+
+
+_VERIFIED: LruCache[bool] = LruCache(64)  # by the digest of a workflow and the change tokens of its files
 
 
 def no_notes(_query: str) -> str:
@@ -46,6 +50,18 @@ class TaskInputs:
     def take_over(self, before: TaskInputs) -> None:
         """Use the workflow's files that were read before, if they were."""
         vars(self).update({name: vars(before)[name] for name in ("_files", "agent_files") if name in vars(before)})
+
+    def verified_digest(self) -> str:
+        """Return the digest of the workflow's files, which are read again only if one of them may have changed."""
+        digest = self._view.manifest.value.workflow
+        versions = self._view.workflow_versions()
+        key = (digest, self._view.manifest.value.origin, *versions.items())
+        is_known = bool(versions) and None not in versions.values()
+        if "_files" not in vars(self) and not (is_known and _VERIFIED.get(key)):
+            _ = self._files
+            if is_known and versions == self._view.workflow_versions():
+                _VERIFIED.put(key, value=True)
+        return digest
 
     @cached_property
     def agent_files(self) -> dict[str, str]:

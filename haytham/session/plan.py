@@ -10,7 +10,9 @@ has a gate only if there is feedback.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
@@ -24,6 +26,7 @@ from haytham.session.derived import (
     skip_reason,
 )
 from haytham.session.inputs import TaskInputs, no_notes
+from haytham.session.plan_cache import PlanCache
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -92,7 +95,7 @@ class PhaseState:
         """Return the feedback on the present attempt."""
         return self.feedback if self.feedback is not None and self.feedback.attempt == self.attempt else None
 
-    @property
+    @cached_property
     def stale(self) -> tuple[str, ...]:
         """Return the agents whose outputs are stale."""
         has_stale_needs = bool(self.stale_needs)
@@ -277,12 +280,14 @@ class SessionPlan:
         known = {}
         if previous is None:
             _check_folders(view)
+            view.files.list_all([view.phase_prefix(phase) for phase in view.phases])
         else:
             self.inputs.take_over(previous.inputs)
             known = {entry.number: entry for entry in previous.phases if entry.number not in numbers}
         self._stale: set[int] = set()
+        cache = PlanCache(view, self.inputs, self._skipped, self._stale)
         for phase in view.phases:
-            self._add(known.get(phase.number) or self._plan_phase(phase))
+            self._add(known.get(phase.number) or cache.find_or_compute(phase, self._plan_phase))
 
     def _add(self, entry: PhasePlan) -> None:
         self.phases.append(entry)
@@ -446,37 +451,38 @@ def summarize(view: SessionView, manifest: SessionManifest | None = None) -> Sum
     InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
     `unreadable`, and what the checkpoints say is told all the same.
     """
+    try:
+        return summarize_plan(SessionPlan(view), manifest)
+    except (HaythamError, OSError) as error:
+        return _unreadable(view, manifest or view.manifest.value, error)
+
+
+def _unreadable(view: SessionView, manifest: SessionManifest, error: Exception) -> Summary:
+    """Return what the checkpoints of a session say that has no plan; InvalidDocument if they or reviews do not."""
     checkpoints = {phase.number: record.value for phase in view.phases if (record := view.checkpoint(phase))}
     for phase in view.phases:
         view.decision(phase)
-    is_closed = (manifest or view.manifest.value).closed is not None
-    facts = Summary(manifest or view.manifest.value, view.phases, checkpoints, {}, times=tuple(view.times()))
-    try:
+    facts = Summary(manifest, view.phases, checkpoints, {}, status="unreadable", error=error, times=(*view.times(),))
+    with suppress(HaythamError, OSError):
         facts = replace(facts, spent=view.spending().total)
-        reviews = {phase.number: review for phase in view.phases if (review := view.review(phase))}
-        plan = SessionPlan(view)
-    except (HaythamError, OSError) as error:
-        return replace(facts, status="unreadable", error=error)
-    return _complete(facts, plan, reviews, is_closed=is_closed)
+    return facts
 
 
 def summarize_plan(plan: SessionPlan, manifest: SessionManifest | None = None) -> Summary:
     """Return what follows from a plan, without reading the documents of its phases again."""
     view, phases = plan.view, plan.phases
     value = manifest or view.manifest.value
-    checkpoints = {entry.number: entry.checkpoint for entry in phases if entry.checkpoint is not None}
-    times = (*(time for entry in phases for time in entry.times), *view.state_times())
-    facts = Summary(value, view.phases, checkpoints, {}, times=times, spent=view.spending().total)
-    reviews = {entry.number: entry.review for entry in phases if entry.review is not None}
-    return _complete(facts, plan, reviews, is_closed=value.closed is not None)
-
-
-def _complete(facts: Summary, plan: SessionPlan, reviews: Mapping[int, ReviewDecision], *, is_closed: bool) -> Summary:
-    """Add to a summary what a plan says: reviews that count, the status of each phase and of the session."""
-    unbound = {entry.number: _UNDECIDED for entry in plan.phases if entry.refused is not None}
-    statuses = {entry.number: entry.status for entry in plan.phases}
-    facts = replace(facts, reviews={**reviews, **unbound}, changed=statuses)
-    return replace(facts, status="completed" if is_closed else _status(plan, facts))
+    unbound = {entry.number: _UNDECIDED for entry in phases if entry.refused is not None}
+    facts = Summary(
+        value,
+        view.phases,
+        {entry.number: entry.checkpoint for entry in phases if entry.checkpoint is not None},
+        {entry.number: entry.review for entry in phases if entry.review is not None} | unbound,
+        {entry.number: entry.status for entry in phases},
+        spent=view.spending().total,
+        times=(*(time for entry in phases for time in entry.times), *view.state_times()),
+    )
+    return replace(facts, status="completed" if value.closed is not None else _status(plan, facts))
 
 
 def _status(plan: SessionPlan, facts: Summary) -> str:
@@ -488,9 +494,8 @@ def _status(plan: SessionPlan, facts: Summary) -> str:
         return "completed"
     if plan.view.pause_reason() is not None:
         return "paused"
-    last = next((other for other in plan.phases if other.number == facts.current_phase), None)
-    has_failed = last is not None and last.state.status == "failed"
-    if last is not None and has_failed and last.next_action.action == "run" and last.next_action.agents:
+    last = {one.number: one for one in plan.phases}.get(facts.current_phase)
+    if last and last.state.status == "failed" and last.next_action.action == "run" and last.next_action.agents:
         return "failed"
     if entry.next_action.action in ("gate", "write"):
         return "waiting"

@@ -19,6 +19,7 @@ from haytham.session import derived, paths
 from haytham.session.changes import ReadTracker, Transaction
 from haytham.session.derived import Summary, derived_feedback, derived_manifest, has_conditions, parse_decision
 from haytham.session.documents import DocumentRepository
+from haytham.session.listing import measure_bytes
 from haytham.session.models import SessionManifest, UserFeedback
 from haytham.session.pages import complete_phase
 from haytham.session.paths import check_agent_name, check_agents, check_id, check_project_name
@@ -310,9 +311,12 @@ class SessionDocuments:
 
     def remember_output(self, view: SessionView, phase: Phase, agent: str) -> None:
         """Cache what a plan needs of an output that was just written, so that its text is not read for that."""
-        facts = view.output_facts(phase).get(agent)
-        if facts is not None:
-            self._documents.output_facts(view.phase_prefix(phase) + paths.output_file(agent), lambda: facts)
+        key = view.phase_prefix(phase) + paths.output_file(agent)
+        token, output = self.store.change_token(key), view.output(phase, agent)
+        if token is not None and output is not None:
+            facts = view.output_facts(phase).get(agent)
+            self._documents.output_facts(key, token, lambda: facts)
+            measure_bytes(self.store, key, token, output.data)
 
     # Internals.
 
@@ -398,7 +402,7 @@ class _RunState:
 
 
 def _is_manifest_behind(view: SessionView) -> bool:
-    return bool(view.manifest.problems or view.manifest.derived_mismatches(derived_manifest(summarize(view))))
+    return bool(view.manifest.problems) or not view.manifest.shows(derived_manifest(summarize(view)))
 
 
 def _is_refused(view: SessionView, phase: Phase, decision: Decision) -> bool:

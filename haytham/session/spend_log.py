@@ -141,20 +141,20 @@ class SpendSummary:
         inherited: UsageTotal | None = None,
         refused: tuple[BudgetDenial, ...] = (),
         unreadable: tuple[int, ...] = (),
+        *,
+        state: SpendState | None = None,
     ) -> None:
         self.inherited = inherited or UsageTotal()
         self.refused, self.unreadable = refused, unreadable
         self._calls: Callable[[], tuple[CallRecord, ...]] = lambda: calls
-        self._state = _condensed(calls)
+        self._state = _condensed(calls) if state is None else state
 
     @classmethod
     def of_state(cls, state: SpendState, calls: Callable[[], tuple[CallRecord, ...]]) -> SpendSummary:
         """Return the summary of a file that was read before, up to some lines."""
-        summary = cls((), state.inherited, state.refused)
-        summary._calls, summary._state = (
-            calls,
-            replace(state, sums=dict(state.sums), totals=dict(state.totals), calls=dict(state.calls)),
-        )
+        own = replace(state, sums=dict(state.sums), totals=dict(state.totals), calls=dict(state.calls))
+        summary = cls((), state.inherited, state.refused, state=own)
+        summary._calls = calls
         return summary
 
     def __eq__(self, other: object) -> bool:
@@ -232,8 +232,7 @@ class SpendLog:
 
     def reserve(self, call: CallRecord) -> None:
         """Set aside what a call may take, before it is made."""
-        facts = {"phase": call.phase, "agent": call.agent, "attempt": call.attempt, "model": call.model}
-        self._append("reserved", call=call.id, **facts, tokens=call.reserved.tokens, cost=call.reserved.cost)
+        self._store.append(self._key, reserved_entry(call))
 
     def settle(self, call: CallRecord) -> None:
         """Say what a call took; a cost that is not known is null."""
@@ -267,6 +266,12 @@ class SpendLog:
 
     def _append(self, event: str, **facts: Any) -> None:
         self._store.append(self._key, _line(event, facts))
+
+
+def reserved_entry(call: CallRecord) -> bytes:
+    """Return the line that sets aside what a call may take."""
+    facts = {"phase": call.phase, "agent": call.agent, "attempt": call.attempt, "model": call.model}
+    return _line("reserved", {"call": call.id, **facts, "tokens": call.reserved.tokens, "cost": call.reserved.cost})
 
 
 def inherited_entry(session_id: str, total: UsageTotal) -> bytes:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from haytham.errors import InvalidArgument, InvalidDocument, Problem
 from haytham.session import paths
+from haytham.session.listing import file_digest
 from haytham.storage.base import Batch, Delete, Write, bytes_digest, check_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from haytham.storage.base import SessionStore
 
@@ -94,11 +95,13 @@ def complete_pending(store: SessionStore, prefix: str) -> list[str]:
 
 def _complete(store: SessionStore, prefix: str, staged: Mapping[str, bytes], plan: Mapping[str, Any]) -> list[str]:
     """Replace the present documents by the staged ones, and delete the stage; each step may be repeated."""
-    present = {path: store.read(prefix + path) for path in snapshot_paths(store, prefix)}
-    edited = [path for path, data in present.items() if _is_edited(path, data, plan["before"], staged)]
+    versions = snapshot_versions(store, prefix).items()
+    present = {path: file_digest(store, prefix + path, token) for path, token in versions if not path.endswith("/")}
+    new = {path: bytes_digest(data) for path, data in staged.items()}
+    edited = [path for path, digest in present.items() if digest not in (new.get(path), plan["before"].get(path))]
     aside = _set_aside(store, prefix, edited, present, staged)
     _delete_others(store, prefix, present, {*staged, *aside})
-    changed = {prefix + path: data for path, data in staged.items() if present.get(path) != data}
+    changed = {prefix + path: data for path, data in staged.items() if present.get(path) != new[path]}
     folders = tuple(f"{prefix}{path}/" for path in plan["folders"])
     store.commit(Batch(tuple(Write(key, data) for key, data in changed.items()), folders=folders))
     _delete_empty_folders(store, prefix, plan["folders"])
@@ -106,10 +109,10 @@ def _complete(store: SessionStore, prefix: str, staged: Mapping[str, bytes], pla
     return aside
 
 
-def _delete_others(store: SessionStore, prefix: str, present: Iterable[str], kept: set[str]) -> None:
+def _delete_others(store: SessionStore, prefix: str, present: Collection[str], kept: set[str]) -> None:
     """Delete other documents first: a file may replace a folder, or a folder a file."""
     others = [path for path in present if path not in kept]
-    folders = [f"{path}/" for path in kept if store.has_folder(f"{prefix}{path}/")]
+    folders = [f"{path}/" for path in kept.difference(present) if store.has_folder(f"{prefix}{path}/")]
     store.commit(Batch(deletes=tuple(Delete(prefix + path) for path in (*others, *folders))))
 
 
@@ -125,13 +128,8 @@ def _read_plan(store: SessionStore, stage: str, paths: Sequence[str]) -> dict[st
         ) from None
 
 
-def _is_edited(path: str, data: bytes, before: Mapping[str, str], staged: Mapping[str, bytes]) -> bool:
-    """Return whether a document is neither the earlier nor the new one: a person wrote it meanwhile."""
-    return data != staged.get(path) and bytes_digest(data) != before.get(path)
-
-
 def _set_aside(
-    store: SessionStore, prefix: str, edited: list[str], present: Mapping[str, bytes], staged: Mapping[str, bytes]
+    store: SessionStore, prefix: str, edited: list[str], present: Iterable[str], staged: Mapping[str, bytes]
 ) -> list[str]:
     """Copy documents to a new folder of `set_aside/`; return their paths there, with those set aside before."""
     copied = [path for path in edited if path in staged or not path.startswith(paths.SET_ASIDE)]
@@ -141,7 +139,7 @@ def _set_aside(
     used = [*present, *staged]
     folders = (f"{paths.SET_ASIDE}{number}/" for number in itertools.count(1))
     aside = next(folder for folder in folders if not any(path.startswith(folder) for path in used))
-    store.write_all({f"{prefix}{aside}{path}": present[path] for path in copied})
+    store.write_all({f"{prefix}{aside}{path}": store.read(prefix + path) for path in copied})
     return [*earlier, *(aside + path for path in copied)]
 
 

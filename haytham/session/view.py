@@ -16,7 +16,9 @@ from haytham.session.derived import (
     derived_checkpoint,
     parse_decision,
 )
+from haytham.session.documents import time_of
 from haytham.session.drift_log import pause_by_drift
+from haytham.session.listing import FileListing, file_digest
 from haytham.session.models import (
     AgentOutput,
     PhaseCheckpoint,
@@ -30,7 +32,6 @@ from haytham.session.models import (
 from haytham.session.settings import read_settings
 from haytham.session.spend_log import BudgetDenial, SpendLog, SpendSummary
 from haytham.text import conflict_lines, text_digest
-from haytham.validation import matches_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,7 +77,7 @@ class SessionView:
         self._found: dict[str, StoredDocument[Any] | None] = {}
         self._heads: dict[str, StoredDocument[OutputHeader] | None] = {}
         self._content: dict[int, dict[str, OutputFacts]] = {}
-        self._files: dict[str, dict[str, object | None]] = {}
+        self.files = FileListing(shelf.store, prefix)
         self._project = prefix.partition("/")[0]
         what = f"session {session_id!r} of project {project_id!r}"
         self.manifest = shelf.read(SessionManifest, self.prefix + paths.MANIFEST, what)
@@ -105,6 +106,10 @@ class SessionView:
             message = f"{self._workflow_prefix} does not hold what this session was started with; undo the change there"
             raise InvalidDocument([self.manifest.problem(message, "workflow")])
         return source
+
+    def workflow_versions(self) -> dict[str, object | None]:
+        """Return the change tokens of the files of the session's own copy of its workflow."""
+        return self._shelf.store.versions(self._workflow_prefix)
 
     def _shipped_copy(self) -> WorkflowFiles:
         shipped = shipped_workflow(self.manifest.value.workflow_type)
@@ -144,28 +149,30 @@ class SessionView:
 
     def cache(self, document: StoredDocument[Document]) -> None:
         """Use a document that was just written."""
-        key = document.key
-        folder = key[: key.find("/", len(self.prefix)) + 1]
-        files = self._files.get(folder)
-        self.forget(key)
-        self._found[key] = document
-        if files is not None:
-            self._files[folder] = {**files, key.removeprefix(folder): None}
+        self._drop(document.key)
+        self._found[document.key] = document
+        self.files.add(document.key)
 
     def forget(self, key: str) -> None:
         """Read a file again when it is asked for: it was written or deleted."""
+        self._drop(key)
+        self.files.forget(key)
+
+    def _drop(self, key: str) -> None:
         self._found.pop(key, None)
         self._heads.pop(key, None)
         self._content.clear()
-        self._files.pop(key[: key.find("/", len(self.prefix)) + 1], None)
 
     def phase_files(self, phase: Phase) -> dict[str, object | None]:
         """Return the change tokens of all files of a phase, by path in its folder; None for one that is unknown."""
-        prefix = self.phase_prefix(phase)
-        if prefix not in self._files:
-            versions = self._shelf.store.versions(prefix)
-            self._files[prefix] = {key.removeprefix(prefix): token for key, token in versions.items()}
-        return self._files[prefix]
+        return self.files.files(self.phase_prefix(phase))
+
+    def file_digest(self, key: str, token: object | None, model: type[Document] | None) -> str | None:
+        """Return the digest of a file, which stays these bytes if it is read as its model; None if it is unknown."""
+        if token is not None and key not in self._found:
+            return file_digest(self._shelf.store, key, token)
+        document = self._found.get(key) if model is None else self._find(model, key)
+        return None if document is None else document.digest
 
     def _find(self, model: type[D], key: str) -> StoredDocument[D] | None:
         if key not in self._found:
@@ -236,7 +243,8 @@ class SessionView:
             text, executed = text_digest(value.text), value.executed
             return OutputFacts(value.status, text, value.agent_digest, value.task, executed)
 
-        return self._shelf.output_facts(self.phase_prefix(phase) + paths.output_file(agent), read)
+        name = paths.output_file(agent)
+        return self._shelf.output_facts(self.phase_prefix(phase) + name, self.phase_files(phase).get(name), read)
 
     def task_agents(self, phase: Phase) -> list[str]:
         """Return the agents of a phase with a recorded task; none where a program saved the phase."""
@@ -418,8 +426,8 @@ class SessionView:
         feedback, decision = self.feedback(phase), self.decision(phase)
         if feedback is None:
             return None
-        is_approved = decision == "approved"
-        outdated = is_approved and _texts(feedback.value.reviewed_content) != _texts(self.reviewed_content(phase))
+        rows = feedback.value.reviewed_content
+        outdated = decision == "approved" and _texts(rows) != _texts(self.reviewed_content(phase))
         return ReviewDecision(decision, outdated)
 
     def save_counter(self) -> int:
@@ -437,17 +445,17 @@ class SessionView:
 
     def phase_times(self, phase: Phase) -> Iterator[str]:
         """Yield when the outputs of a phase were written and its review was given."""
-        yield from _time(self.feedback(phase), "timestamp")
+        yield from time_of(self.feedback(phase), "timestamp")
         for agent in self.output_agents(phase):
             yield from self._written(phase, agent)
 
     def state_times(self) -> tuple[str, ...]:
         """Return when the state was saved."""
-        return _time(self.state(), "saved_at")
+        return time_of(self.state(), "saved_at")
 
     def _written(self, phase: Phase, agent: str) -> tuple[str, ...]:
         key = self.phase_prefix(phase) + paths.output_file(agent)
-        return self._shelf.written(key, lambda: _time(self._head(phase, agent), "executed"))
+        return self._shelf.written(key, lambda: time_of(self._head(phase, agent), "executed"))
 
     def checkpoint_problems(self, phase: Phase) -> list[Problem]:
         """Return all problems of a phase's checkpoint: unreadable parts, lost outputs, outdated derived copies."""
@@ -485,12 +493,6 @@ def check_location(document: StoredDocument[Document], field: str, wanted: objec
     if found != wanted:
         message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
         raise InvalidDocument([document.problem(message, field)])
-
-
-def _time(document: StoredDocument[Document] | None, field: str) -> tuple[str, ...]:
-    """Return a time that a document says, also where other parts of it cannot be read."""
-    time = None if document is None else document.parsed.value.get(field)
-    return (time,) if isinstance(time, str) and matches_format("time", time) else ()
 
 
 def _texts(rows: Iterable[ReviewedRow]) -> dict[str, str]:

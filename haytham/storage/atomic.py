@@ -11,8 +11,7 @@ import math
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from haytham.errors import InvalidArgument
 
@@ -292,8 +291,10 @@ def _walk(
     folder: str, *, depth: int | None = None, empty: bool = False, within: Collection[str] | None = None
 ) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
     pending = [("", 0)]
+    listed = ("",) if within is None else tuple(within)
+    on_the_way = {path[: at + 1] for path in listed for at, letter in enumerate(path) if letter == "/"}
     for start, level in pending:  # which grows
-        is_listed = within is None or not start or any(start.startswith(path) for path in within)
+        is_listed = not start or start.startswith(listed)
         entries = _list_if_readable(f"{folder}/{start}") if level else _list(folder)
         if entries is None:
             continue
@@ -304,15 +305,10 @@ def _walk(
                 yield start + entry.name, entry
         if depth is None or level + (not empty) < depth:  # whether a folder is empty shows one level further down
             inner = [f"{start}{entry.name}/" for entry in entries.folders]
-            pending += [(path, level + 1) for path in inner if within is None or _is_on_the_way(path, within)]
+            pending += [(path, level + 1) for path in inner if path.startswith(listed) or path in on_the_way]
 
 
-def _is_on_the_way(path: str, within: Collection[str]) -> bool:
-    return any(path.startswith(folder) or folder.startswith(path) for folder in within)
-
-
-@dataclass(frozen=True)
-class _Entries:
+class _Entries(NamedTuple):
     """The entries of a folder: files (links included), folders, and whether there are none but temporary ones."""
 
     files: list[os.DirEntry[str]]
@@ -328,10 +324,14 @@ def _list(folder: str) -> _Entries | None:
         return None
     files: list[os.DirEntry[str]] = []
     folders: list[os.DirEntry[str]] = []
+    is_empty = True
     for entry in entries:
-        if not entry.name.startswith("."):
+        if entry.name.startswith("."):
+            is_empty = is_empty and entry.name.startswith(TEMPORARY)
+        else:
+            is_empty = False
             (folders if entry.is_dir(follow_symlinks=False) else files).append(entry)
-    return _Entries(files, folders, all(entry.name.startswith(TEMPORARY) for entry in entries))
+    return _Entries(files, folders, is_empty)
 
 
 def _list_if_readable(folder: str) -> _Entries | None:

@@ -189,7 +189,8 @@ class FileStore:
         changed = dict.fromkeys(_parent(path) for path, _ in writes)
         for folder in atomic.make_folders([*made, *changed, *(_parent(path) for path, _ in appends)]):
             atomic.sync_folder(folder)
-        self._replace(writes)
+        if writes:
+            self._replace(writes)
         for path, lines in appends:
             if self._append(path, lines):
                 changed[_parent(path)] = None
@@ -206,7 +207,7 @@ class FileStore:
     def _target(self, key: str) -> str:
         """Return the path of a key to be written; raise if it is a link, or a folder."""
         path = f"{self._root}/{key}"
-        about = self._check_links(path)
+        about = self._check_links(path, again=True)
         if about is not None and stat.S_ISDIR(about.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return path
@@ -214,13 +215,11 @@ class FileStore:
     def _existing(self, key: str) -> str | None:
         """Return the path of a key or folder to be deleted; None if there is nothing of that kind."""
         path = f"{self._root}/{key.removesuffix('/')}"
-        about = self._check_links(path)
+        about = self._check_links(path, again=True)
         return path if about is not None and stat.S_ISDIR(about.st_mode) == key.endswith("/") else None
 
     def _replace(self, writes: Sequence[tuple[str, bytes]]) -> None:
         """Write all temporary files, sync them together, and rename them in order."""
-        if not writes:
-            return
         room = self._temporaries()
         temporaries = [atomic.temporary_name(room, self._mark(_parent(path))) for path, _ in writes]
         atomic.write_temporaries([(name, data) for name, (_, data) in zip(temporaries, writes, strict=True)])
@@ -430,14 +429,16 @@ class FileStore:
             self._check_links(path)
         return path
 
-    def _check_links(self, path: str, *, fresh: bool = False, seen: set[str] | None = None) -> os.stat_result | None:
+    def _check_links(
+        self, path: str, *, fresh: bool = False, again: bool = False, seen: set[str] | None = None
+    ) -> os.stat_result | None:
         """Return the status of a path below the base, or None; raise SymbolicLink if a part of the path is a link.
 
         Folders that were checked before are known by device and inode, unless all parts are to be checked afresh; of
         those, parts in `seen` are skipped, and parts that are no links are added to it.
         """
         folder = _parent(path)
-        if not fresh and len(folder) > len(self._root) and self._was_checked(folder):
+        if not fresh and len(folder) > len(self._root) and self._was_checked(folder, again=again):
             return self._check_part(path, path)
         end, about = len(self._root), None
         while end < len(path):
@@ -453,16 +454,15 @@ class FileStore:
                 seen.add(part)
         return about
 
-    def _was_checked(self, folder: str) -> bool:
-        """Return whether a path leads to the same folder as when each part of it was found to be no link."""
+    def _was_checked(self, folder: str, *, again: bool = False) -> bool:
+        """Return whether a path leads to the folder that it led to without links; a reader with a lock asks once."""
         identity = self._checked.get(folder)
-        if identity is None:
-            return False
-        try:
+        if identity is None or (self._locks.names and not again):
+            return identity is not None
+        with suppress(OSError):
             about = os.stat(folder)
-        except OSError:
-            return False
-        return identity == (about.st_dev, about.st_ino)
+            return identity == (about.st_dev, about.st_ino)
+        return False
 
     def _check_part(self, path: str, part: str) -> os.stat_result | None:
         try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from unittest.mock import patch
 
+from haytham.cache import LruCache
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
 from haytham.events import Events
-from haytham.session import SessionDocuments
+from haytham.session import SessionDocuments, documents, inputs, listing, plan_cache
 from haytham.session.paths import EVENTS
 from haytham.session.plan import SessionPlan
 from haytham.session.review import ReviewGate
@@ -34,6 +37,8 @@ HEADING = b"\n## Output\n\n"
 calls = []
 failing = set()
 constant = set()
+CACHES = [(plan_cache, "_ENTRIES"), (plan_cache, "_HAS_TASKS"), (listing, "_MEASURED"), (documents, "_OUTPUT_FACTS")]
+CACHES += [(inputs, "_VERIFIED")]
 watching = []
 
 
@@ -184,6 +189,14 @@ class Dying(FileStore):
         if self.left == 0:
             raise Crash
         return answer
+
+
+def planned_anew(session):
+    """The plan of a session as a process makes it that has planned nothing before."""
+    with contextlib.ExitStack() as stack:
+        for owner, name in CACHES:
+            stack.enter_context(patch.object(owner, name, LruCache()))
+        return SessionPlan(session.read())
 
 
 def called():
