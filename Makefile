@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What running needs, and beside it what tests and linters need.
+INSTALLED := $(VENV)/installed
 READY := $(VENV)/ready
 
 unexport PYTHONDONTWRITEBYTECODE  # bytecode is compiled once, not at every start
 
 .PHONY: demo test check test-llm lint format soak golden bench clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	$(BIN)/python examples/idea_validation.py
 
 test: lint
@@ -42,8 +44,14 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Haytham needs Python 3.11 or newer: set PYTHON=")'
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Haytham needs Python 3.11 or newer: set PYTHON=")'
+	@echo "setting up $(VENV), once: a virtual environment, then Haytham and the packages that it needs"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $@
+	$(BIN)/python -m pip install --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "setting up $(VENV), once: packages for tests and linters; this takes a minute"
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
+	@touch $@

@@ -155,6 +155,17 @@ class StaleNeeds(RefusedDecision):
         )
 
 
+class NotReviewer(RefusedDecision):
+    """Only its reviewers decide on a phase: `by` is somebody else, or None for a decision that none of them bound."""
+
+    def __init__(self, phase: int, reviewers: Sequence[str], by: str | None = None) -> None:
+        self.phase, self.reviewers, self.by = phase, tuple(reviewers), by
+        names = " or ".join(reviewers)
+        typed = f"the decision in user_feedback.md of phase {phase} does not count yet: it is for {names} to make"
+        refused = f"phase {phase} is for {names} to decide on, and you are {by}; nothing was decided"
+        super().__init__(typed if by is None else refused)
+
+
 class InvalidRequest(HaythamError, ValueError):
     """A call cannot be carried out as it was made; the sentence says what to give instead."""
 
@@ -244,20 +255,21 @@ class ReviewChanged(RefusedDecision):
 
 
 class InvalidIdea(InvalidRequest):
-    """There is no idea to start with."""
+    """There is no idea to start with; `subject` is the workflow's word for it."""
 
-    def __init__(self, *, empty: bool) -> None:
-        self.empty = empty
-        example = 'there is no idea; say it in a sentence: haytham run "Lend rain barrels to gardens"'
-        super().__init__("the idea is empty; say it in a sentence" if empty else example)
+    def __init__(self, *, empty: bool, subject: str = "idea") -> None:
+        self.empty, self.subject = empty, subject
+        example = "Lend rain barrels to gardens" if subject == "idea" else "\u2026"
+        missing = f'there is no {subject}; say it in a sentence: haytham run "{example}"'
+        super().__init__(f"the {subject} is empty; say it in a sentence" if empty else missing)
 
 
 class InvalidProject(InvalidRequest):
-    """A session cannot be started in a project: it does not exist, or has another idea."""
+    """A session cannot be started in a project: it does not exist, or has another idea, by the workflow's word."""
 
-    def __init__(self, project: str, *, exists: bool) -> None:
-        self.project, self.exists = project, exists
-        other = f"project {project} has another idea; leave the idea out, or --project to start a new project"
+    def __init__(self, project: str, *, exists: bool, subject: str = "idea") -> None:
+        self.project, self.exists, self.subject = project, exists, subject
+        other = f"project {project} has another {subject}; leave the {subject} out, or --project to start a new project"
         missing = f"there is no project {project!r}; leave --project out to start a new one"
         super().__init__(other if exists else missing)
 

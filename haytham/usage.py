@@ -45,6 +45,10 @@ class UsageTotal:
         both = sum_usage([Usage(self.tokens, self.cost), Usage(other.tokens, other.cost)])
         return replace(both, unknown=self.unknown + other.unknown, calls=self.calls + other.calls)
 
+    def __sub__(self, other: UsageTotal) -> UsageTotal:
+        rest = sum_usage([Usage(self.tokens, self.cost), Usage(-other.tokens, -other.cost)])
+        return replace(rest, unknown=self.unknown - other.unknown, calls=self.calls - other.calls)
+
 
 def sum_usage(amounts: Iterable[Usage]) -> UsageTotal:
     """Return the sum of amounts, exact in decimals."""

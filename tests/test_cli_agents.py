@@ -381,7 +381,7 @@ def test_a_broken_contract_lists_what_is_missing(broken):
     """Five complaints and how many more; then how to try again, and how to mend it by hand. JSON has them all."""
     here, answer = broken
     assert answer.code == 1
-    lines = answer.out.split("\n")[1:]
+    lines = answer.out.split("\n")[2:]
     assert lines[0] == "phase 1, One, failed: one: the reply breaks its contract:"
     assert all(re.match(r"  reply(:\d+)?: ", line) for line in lines[1:6])
     assert lines[6] == "  and 2 more"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+import pexpect
 import pytest
 
-from support.cli_runner import IDEA, command, environment, frozen, process, session_folder, workflow
+from support.cli_runner import IDEA, command, environment, frozen, haytham, process, session_folder, workflow
+
+FREE = "spent: 0 tokens, $0.00"
 
 AGENTS = """
 import asyncio
@@ -72,7 +77,8 @@ def test_five_approvals_finish_a_session(here):
         assert last.endswith(" waits for review: haytham review, or haytham approve && haytham resume")
         assert process("approve", cwd=here).code == 0
         answer = process("resume", cwd=here)
-    assert (answer.code, frozen(answer.out)) == (0, "session lend_rain_barrels_to_gardens/<session> is completed\n")
+    over = "session lend_rain_barrels_to_gardens/<session> is completed; read its last page with: haytham show\n"
+    assert (answer.code, frozen(answer.out)) == (0, over)
 
 
 def test_yes_does_it_in_one_go_and_the_record_says_so(here):
@@ -284,3 +290,33 @@ def test_the_console_script_finds_agents_in_the_folder(here):
     words = [script, "run", IDEA, "--workflow", "mine", "--model", "python:agents_of_mine:write", "--no-input"]
     done = subprocess.run(words, cwd=here, env=environment(here), capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 3, done.stderr
+
+
+def test_the_idea_is_asked_for_in_a_terminal(here):
+    """`run` alone asks for the idea, in the workflow's word; without a terminal that is a usage error."""
+    (here / "small").mkdir()
+    lines = "name: small\nsubject: proposal\nphases: [{number: 1, name: One, slug: one, agents: [worksheet]}]\n"
+    (here / "small" / "workflow.yaml").write_text(f"{lines}modes: {{all: [1]}}\n", encoding="utf-8")
+    assert haytham("run", "--workflow", "small", cwd=here).err.startswith("haytham: there is no proposal; say it in")
+    first, *rest = command("run", "--workflow", "small")
+    child = pexpect.spawn(first, rest, cwd=str(here), env=environment(here), encoding="utf-8", timeout=20)
+    child.expect_exact("your proposal, in a sentence: ")
+    child.sendline("Move to Postgres")
+    child.expect_exact("session move_to_postgres/")
+    child.expect_exact("phase 1 [a,")
+    child.sendline("q")
+    child.expect(pexpect.EOF)
+    child.wait()
+    assert child.exitstatus == 3
+
+
+def test_the_end_of_a_run_says_what_it_cost(here):
+    """The cost of the run, of the whole session if that is more, and what to do next; nothing if nobody was asked."""
+    said = haytham("run", IDEA, cwd=here).out.split("\n")
+    assert (said[1], said[2].endswith("haytham review, or haytham approve && haytham resume")) == (FREE, True)
+    assert "spent" not in haytham("resume", cwd=here).out
+    haytham("approve", cwd=here)
+    said = haytham("resume", "--model", f"command:{sys.executable} -c print(1)", cwd=here)
+    assert re.match(r"spent: [\d,]+ tokens, cost unknown\n", said.out)
+    answer = haytham("retry", "2", "--json", cwd=here).json
+    assert 0 < answer["cost"]["tokens"] < answer["spent"]["tokens"]

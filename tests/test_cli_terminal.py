@@ -66,6 +66,7 @@ def commands():
     evil = f"MARK {EVIL}"
     yield from (["status"], ["list"], ["show", "1"], ["show", "2", "--task"], ["show", "2", "--attempt", "1"], ["cost"])
     yield from (["cost", "--all"], ["agents"], ["agents", "--workflow", "mine\u202e"], ["prompt", "2"], ["validate"])
+    yield from (["graph", "mine\u202e"], ["graph", "--mermaid"], ["graph", evil])
     yield from (
         ["status", evil],
         ["show", evil],

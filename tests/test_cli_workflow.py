@@ -75,7 +75,9 @@ def test_a_changed_workflow_is_accepted_and_nothing_is_lost(here, name):
     assert [text for text in before if text not in texts(here)] == []
     assert haytham("validate", cwd=here).out == ""
     answer = haytham("resume", "--yes", cwd=here)
-    assert (answer.code, answer.out.endswith("is completed\n")) == (0, True), answer
+    assert (answer.code, answer.out.endswith(" is completed; read its last page with: haytham show\n")) == (0, True), (
+        answer
+    )
 
 
 def test_a_changed_workflow_can_be_left_alone(here):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.shell_sessions import transcript, without_ids
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -42,7 +44,7 @@ def test_the_tour_shows_what_it_says(tmp_path):
 def tour():
     """The commands of the README's tour, each with what it prints."""
     text = "".join(blocks("console")[2:])
-    return [(command, shown) for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)]
+    return transcript(text)
 
 
 def say(command, cwd):
@@ -50,8 +52,7 @@ def say(command, cwd):
     words = shlex.split(command)
     environment = {**os.environ, "HAYTHAM_USER": "founder"}
     done = subprocess.run([sys.executable, "-m", *words], cwd=cwd, env=environment, capture_output=True, check=False)
-    text = re.sub(r"\d{8}-\d{9}-[0-9a-f]{6}", "<id>", done.stdout.decode())
-    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", text)
+    return without_ids(done.stdout.decode())
 
 
 def test_the_tour_of_the_readme_is_true(tmp_path):

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,65 @@ def test_the_command_tells_its_version(installed, tmp_path):
     command = str(installed / "bin" / "haytham")
     printed = run(command, "--version", folder=tmp_path, PYTHONPATH=str(installed)).stdout
     assert printed == f"haytham {__version__}\n"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A virtual environment without Haytham, whose pip installs without a network: what is needed lies beside it."""
+    run("-m", "venv", "--without-pip", "venv", folder=tmp_path)
+    [packages] = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    (packages / "beside.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    pip = tmp_path / "venv" / "bin" / "pip"
+    offline = "--ignore-installed --no-build-isolation --no-deps --no-index --quiet"
+    pip.write_text(f'#!/bin/sh\nshift\nexec "{pip.parent}/python" -m pip install {offline} "$@"\n', encoding="utf-8")
+    pip.chmod(0o755)
+    return tmp_path
+
+
+def test_the_readme_leads_from_the_install_line_to_a_reviewed_phase(machine):
+    """What its first lines say is typed: a clone is installed, a session started, and its first phase approved."""
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    first, _, tour, *_ = re.findall(r"^```console\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    install, start = first.splitlines()
+    assert type_line(install, machine, folder=REPOSITORY) == (0, "")
+    assert (machine / "venv" / "bin" / "haytham").is_file()
+    code, shown = type_line(start, machine, folder=machine)
+    assert (
+        code,
+        shown.rstrip().endswith("waits for review: haytham review, or haytham approve && haytham resume"),
+    ) == (3, True)
+    approve = next(line.removeprefix("$ ") for line in tour.splitlines() if line.startswith("$ haytham approve"))
+    assert type_line(approve, machine, folder=machine) == (0, "phase 1, Concept Expansion: approved by founder\n")
+    assert "1  Concept Expansion  approved by founder" in type_line("haytham status", machine, folder=machine)[1]
+
+
+def type_line(line, machine, *, folder):
+    """The exit code of a line of the shell, and what it prints; as the founder, on the path of an environment."""
+    environment = {
+        **os.environ,
+        "HAYTHAM_USER": "founder",
+        "PATH": f"{machine}/venv/bin{os.pathsep}{os.environ['PATH']}",
+    }
+    ended = subprocess.run(
+        ["/bin/sh", "-c", line],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    return ended.returncode, ended.stdout
+
+
+@pytest.mark.parametrize(("target", "is_for_tests"), [("demo", False), ("test", True), ("check", True)])
+def test_a_demo_needs_no_tools_of_developers(target, is_for_tests):
+    """On a fresh machine `make demo` installs what running needs, and says so; only other targets install the rest."""
+    words = ["make", "-n", target, f"VENV={REPOSITORY / 'no_such_folder'}"]
+    planned = subprocess.run(words, cwd=REPOSITORY, capture_output=True, encoding="utf-8", check=True).stdout
+    assert ("--editable '.[dev]'" in planned) is is_for_tests
+    assert "--editable .\n" in planned
+    assert planned.index("setting up") < planned.index("pip install")
 
 
 def run_script(*options, folder, **environment):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
+from haytham.config.wording import CURRENCY, SUBJECT
 from haytham.errors import AgentError, InvalidArgument
 from haytham.text import text_digest
 from haytham.validation import is_plain_json, is_unicode
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Snapshot = Any  # a frozen session; what that is, rooms above this one know
 
+IDEA = "idea"  # the part of a task, whatever the workflow calls it
 _MAX_COUNT = 10**15
 _END_TIMEOUT = 5.0
 
@@ -69,8 +71,9 @@ class Task:
     """What an agent is asked. Its digest covers all parts, but no time, model, memory notes, preferences or state.
 
     `comments` are those of the approvals of needed phases; `other_comments` those of other decisions, by phase and
-    occasion. `request` is the `--input` for this run; `state` the caller's values as they are now; `preferences` those
-    of the project; `memory` a few notes of the user that fit; `on_text` shows a piece of the answer as it is written.
+    occasion. `request` is the `--input` for this run; `subject` what the workflow calls an idea; `state` the caller's
+    values as they are now; `preferences` those of the project; `memory` a few notes of the user that fit; `on_text`
+    shows a piece of the answer as it is written.
     """
 
     agent: str
@@ -87,6 +90,8 @@ class Task:
     previous: PreviousAttempt | None = None
     evidence: str = ""
     request: str = ""
+    subject: str = SUBJECT
+    currency: str = CURRENCY
     state: Mapping[str, Any] = field(default_factory=dict)
     preferences: Mapping[str, Any] = field(default_factory=dict)
     memory: str = ""
@@ -111,7 +116,7 @@ class Task:
     @cached_property
     def parts(self) -> dict[str, str]:
         """Return the digest of each part of the task, by name."""
-        texts = {"idea": self.idea, "agent file": self.agent_file}
+        texts = {IDEA: self.idea, "agent file": self.agent_file}
         texts |= {f"phase {given.phase}: {given.agent}": given.text for given in self.inputs}
         comments = {**(self.comments or {}), **(self.other_comments or {})}
         texts |= {f"comments on {name}": text for name, text in comments.items()}
@@ -127,6 +132,10 @@ class Task:
         if self.request:
             texts["input"] = self.request
         return {name: text_digest(text) for name, text in texts.items()}
+
+    def part_title(self, name: str) -> str:
+        """Return the name of a part as people read it, in the words of the workflow."""
+        return self.subject if name == IDEA else name
 
     @cached_property
     def digest(self) -> str:

@@ -43,7 +43,7 @@ def page_template(task: Task, spec: AgentSpec) -> str:
         return f"{_comment(_requested_changes(task.previous))}\n\n{written}"
     if task.contract is not None:
         return str(task.contract.template())
-    asked = task.prompt.partition("\n# The idea\n")[0]  # the instructions as they were drawn
+    asked = task.prompt.partition(f"\n# The {task.subject}\n")[0]  # the instructions as they were drawn
     return f"{_comment(asked or spec.body)}\n"
 
 

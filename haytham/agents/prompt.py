@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from haytham.config.wording import Wording
 from haytham.errors import InvalidDocument, Problem
 from haytham.resources import resource_path
 
@@ -78,8 +79,10 @@ def _instructions(task: Task, spec: AgentSpec, contract: str) -> str:
     own = _environment().filters["safe"](contract)
     values = {"task": task, "idea": task.idea, "phase": task.phase_name, "contract": own}
     values |= {"memory": task.memory, "preferences": _preferences(task)}
+    values |= {"subject": task.subject, "currency": task.currency}
+    body = Wording(task.subject, task.currency).space(spec.body)
     try:
-        return render(spec.body, values, show=_inline).strip()
+        return render(body, values, show=_inline).strip()
     except TemplateFault as fault:
         if spec.is_foreign and not fault.is_template:
             return spec.body.strip()

@@ -24,6 +24,7 @@ from haytham.agents.worksheet_fill import (
     strip_assumption,
     truncate_cell,
 )
+from haytham.config.wording import Wording
 from haytham.contracts import load_contract
 from haytham.contracts.check import claims
 from haytham.contracts.definition import render_questions, table
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from haytham.contracts.definition import ContractSection
     from haytham.contracts.markdown import Heading, ReplySection
 
-IDEA, KNOWN, GROUND, EVIDENCE = "The idea", "Known from before", "What this page builds on", "Evidence on record"
+KNOWN, GROUND, EVIDENCE = "Known from before", "What this page builds on", "Evidence on record"
 WANTED, ASKED, KEPT = "Changes wanted after attempt", "Asked for this time", "Kept from the page before"
 ANSWERS = "To answer"
-_OWN_TITLES = frozenset(normalize_title(title) for title in (IDEA, KNOWN, GROUND, EVIDENCE, ASKED, KEPT))
+_OWN_TITLES = (KNOWN, GROUND, EVIDENCE, ASKED, KEPT)
 _HOW = """\
 This page is yours to fill in. Answer under each question, write over every `unknown`, and put a source beside each
 number: who or what said so, and when. What stays marked as an assumption is carried on until it has been tested."""
@@ -64,7 +65,7 @@ async def answer(task: Task, spec: AgentSpec) -> Reply:
     """Write the page: what is known, and questions for the rest, below the headings of the agent's contract."""
     contract: Contract | None = task.contract
     if contract is None and spec.contract is not None:
-        contract = load_contract(spec.contract)
+        contract = load_contract(spec.contract, wording=Wording(task.subject, task.currency))
     text = _questions(task, spec) if contract is None else WorksheetPage(task, contract).page()
     return Reply(text, model="worksheet", input_tokens=0, output_tokens=0, cost=0.0)
 
@@ -175,18 +176,26 @@ def _is_unclosed(text: str) -> bool:
 
 def _with_leftovers(parts: Iterable[str], before: ReplyDocument, task: Task) -> str:
     """Return a page with the sections that a person added before, and all other lines of theirs."""
-    text = "\n\n".join([*parts, *_added_sections(before)])
+    own = _own_titles(task)
+    text = "\n\n".join([*parts, *_added_sections(before, own)])
     shown = {_OPEN.sub("", line) for line in _input_lines(task)}
-    lost = _missing("\n".join(line for line in before.source if not _is_computed(line, shown)), text)
+    lost = _missing("\n".join(line for line in before.source if not _is_computed(line, shown, own)), text)
     return "\n\n".join([text, *([f"## {KEPT}\n\n" + "\n".join(f"> {line}" for line in lost)] if lost else [])]) + "\n"
 
 
-def _is_computed(line: str, counts: Collection[str]) -> bool:
+def _own_titles(task: Task) -> frozenset[str]:
+    """Return the headings of a page that are neither the contract's nor a person's."""
+    return frozenset(normalize_title(title) for title in (_subject_title(task), *_OWN_TITLES))
+
+
+def _subject_title(task: Task) -> str:
+    return f"The {task.subject}"
+
+
+def _is_computed(line: str, counts: Collection[str], own: Collection[str]) -> bool:
     """Return whether a line is computed: a heading of ours, or a count of open assumptions."""
     hashes = _HASHES.match(line)
-    return _OPEN.sub("", line) in counts or (
-        hashes is not None and normalize_title(line[hashes.end() :]) in _OWN_TITLES
-    )
+    return _OPEN.sub("", line) in counts or (hashes is not None and normalize_title(line[hashes.end() :]) in own)
 
 
 def _missing(text: str, page: str) -> list[str]:
@@ -212,7 +221,7 @@ def _introduction(task: Task, about: str, known: list[tuple[str, str, str]]) -> 
     phase, agent = truncate_cell(task.phase_name), truncate_cell(task.agent.replace("_", " "))
     yield f"# {phase}" if normalize_title(phase) == normalize_title(agent) else f"# {phase}: {agent}"
     yield f"{about}\n\n{_HOW}" if about else _HOW
-    yield f"## {IDEA}\n\n{blockquote(task.idea) if task.idea.strip() else '_Nothing yet._'}"
+    yield f"## {_subject_title(task)}\n\n{blockquote(task.idea) if task.idea.strip() else '_Nothing yet._'}"
     if known:
         lines = [f"- {title} ({place}): {truncate_cell(text, _LONGEST_ANSWER)}" for place, title, text in known]
         yield "\n".join([f"## {KNOWN}\n", *lines])
@@ -262,12 +271,12 @@ def _open_count(text: str) -> str:
     return f"{count or 'no'} {'assumption' if count == 1 else 'assumptions'} open"
 
 
-def _added_sections(before: ReplyDocument) -> list[str]:
+def _added_sections(before: ReplyDocument, own: Collection[str]) -> list[str]:
     """Return the sections that a person added to the page before, as they are."""
     first = before.headings[0] if before.headings and before.headings[0].level == 1 else None
     sections: list[str] = []
     for passage in before.extra_sections():
-        if passage.heading is first or normalize_title(passage.heading.title) in _OWN_TITLES:
+        if passage.heading is first or normalize_title(passage.heading.title) in own:
             continue
         text = f"{_hashes(passage.heading, is_first=not sections)} {_title(passage)}\n{_below(passage)}".rstrip("\n")
         sections.append(

@@ -64,6 +64,7 @@ class CollectedText:
     def __init__(self, contract: Contract, idea: str, given: Iterable[SourceText]) -> None:
         origins = [origin for field in contract.field_by_name.values() for origin in field.origins]
         names = {origin.section for origin in (*origins, *contract.recall)}
+        self.wording = contract.wording
         self._idea = idea
         self._given = list(given)
         self._pages = [(source.place, ReplyDocument(source.text, names)) for source in self._given]
@@ -84,14 +85,14 @@ class CollectedText:
         """Return the answers, each once: where it is from, its heading or label, and the text."""
         unique: dict[tuple[str, str], tuple[str, str, str]] = {}
         for origin in origins:
-            title = origin.label or origin.section
+            title = self.wording.subject if origin.section == IDEA else origin.label or origin.section
             for place, text in self._answers(origin):
                 unique.setdefault((title, text), (place, title, text))
         return list(unique.values())
 
     def _answers(self, origin: PrefillSource) -> Iterator[tuple[str, str]]:
         if origin.section == IDEA:
-            yield IDEA, self._idea
+            yield self.wording.subject, self._idea
         elif origin.section == ASSUMPTIONS:
             yield from ((source.place, line) for source in self._given for line in _assumption_lines(source))
         else:
@@ -174,7 +175,6 @@ def _assumption_lines(source: SourceText) -> Iterator[str]:
 
 
 NOT_KNOWN = "Not known yet."
-FOUNDER = "In the founder's own words, which are no evidence."
 _TEST = "ask five people who should know, and write down who and when"
 _LONGEST_CELL = 300
 _LONGEST_REMARK = 40
@@ -256,9 +256,9 @@ class PrefilledSections:
         answers = self._gathered.texts(body.origins)
         if not answers:
             return f"{NOT_KNOWN} {MARK}: {truncate_cell(body.test or _TEST)}"
-        parts = [
-            f"{blockquote(text)}\n\n{FOUNDER if place == IDEA else f'From {place}.'}" for place, _, text in answers
-        ]
+        wording = self._gathered.wording
+        places = {wording.subject: f"In the {wording.author}'s own words, which are no evidence."}
+        parts = [f"{blockquote(text)}\n\n{places.get(place, f'From {place}.')}" for place, _, text in answers]
         return "\n\n".join(parts) + f" {MARK}: {truncate_cell(body.test or _TEST)}"
 
     def _value(self, field: ContractField) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,8 @@ def preview_prompts(
     for agent in agents:
         task, spec = plan.build_request(phase, agent, state, recall)
         sources = _Sources(folder, documents, plan.view, phase)
-        parts = [sources.part(name, digest, agent=agent) for name, digest in task.parts.items()]
+        found = [sources.part(name, digest, agent=agent) for name, digest in task.parts.items()]
+        parts = [replace(part, name=task.part_title(part.name)) for part in found]
         frame = _frame(folder, documents, spec, task)
         previews.append(PromptPreview(task, (*frame, *parts), tuple(_notes(plan, phase, agent))))
     return previews

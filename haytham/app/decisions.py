@@ -87,7 +87,7 @@ def decide(  # noqa: PLR0913 - a decision, who made it, and what they saw
     if guard is None:
         _take_notes(history, memory, gate.bind_editor_decisions(by))
     plan = SessionPlan(documents.read())
-    typed = [entry.number for entry in plan.phases if entry.has_unbound_decision]
+    typed = [entry.number for entry in plan.phases if entry.may_bind(by)]
     number = _choose(plan, phase, answer.decision)
     if guard is not None and guard.phase != number:
         raise InvalidArgument("guard", f"of phase {guard.phase}", f"the guard of phase {number}")

@@ -220,6 +220,7 @@ class PhaseStatus:
     number: int
     name: str
     status: str
+    reviewers: tuple[str, ...] = ()
     attempt: int = 1
     action: Action | None = None
     reason: str = ""

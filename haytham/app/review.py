@@ -72,13 +72,15 @@ class ReviewView:
 
     `earlier_texts` are what a difference is shown against: the texts of the last decision on the phase, else those
     that were presented, if a person edited one; `since` says which. `files` are the keys of the outputs. `redacted`
-    counts secrets that were removed from an agent's reply. `requested` are the changes asked for in the attempt before.
+    counts secrets that were removed from an agent's reply. `requested` are the changes asked for in the attempt before;
+    `reviewers` may decide, if not everybody.
     """
 
     phase: int
     name: str
     attempt: int
     agents: tuple[str, ...]
+    reviewers: tuple[str, ...]
     texts: Mapping[str, str]
     earlier_texts: Mapping[str, str]
     since: Since | None
@@ -115,6 +117,7 @@ def review(documents: SessionDocuments, number: int) -> ReviewView:
             name=phase.name,
             attempt=attempt,
             agents=phase.agents,
+            reviewers=phase.reviewers,
             texts=_in_order(phase, texts),
             earlier_texts=earlier,
             since=since,

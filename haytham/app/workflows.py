@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haytham.app import trust
-from haytham.app.settings import REPLAY
+from haytham.app.settings import REPLAY, current_user
 from haytham.config.workflow import (
     AGENTS,
     FILE,
@@ -17,19 +17,26 @@ from haytham.config.workflow import (
     agent_file,
     editable_copy,
     folder_files,
+    has_place_for_reviewers,
     load_workflow,
+    parse_workflow,
+    shipped_names,
     shipped_workflow,
 )
-from haytham.errors import InvalidDocument, InvalidRequest, WorkflowChanged
+from haytham.errors import InvalidArgument, InvalidDocument, InvalidRequest, WorkflowChanged
 from haytham.session.paths import session_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from haytham.config.workflow import Phase
     from haytham.session.session import SessionDocuments
     from haytham.session.view import SessionView
 
 WorkflowSource = str | os.PathLike[str] | Workflow | WorkflowFiles
 BUILT_IN = "idea_validation"
+TEMPLATES = ("minimal", "idea-validation", "rfc", "post-mortem")
+BUILT_IN_TEMPLATE = "idea-validation"
 USUAL_MODE = "mvp"
 
 
@@ -40,6 +47,15 @@ def resolve_workflow(workflow: WorkflowSource | None) -> WorkflowFiles:
     if isinstance(workflow, Workflow):
         return workflow.to_files()
     return workflow if isinstance(workflow, WorkflowFiles) else load_workflow(os.fspath(workflow), Path())
+
+
+def is_workflow(name: str) -> bool:
+    """Return whether a workflow is meant: its folder, its workflow.yaml, or the name of a shipped one."""
+    path = Path(name)
+    try:
+        return name in shipped_names() or (path / FILE).is_file() or (path.name == FILE and path.is_file())
+    except OSError:  # too long for a name
+        return False
 
 
 def check(source: WorkflowFiles, *, replayed: bool = False) -> None:
@@ -58,11 +74,21 @@ def choose_mode(source: WorkflowFiles, mode: str | None) -> str:
     return chosen
 
 
-def copy_built_in(folder: Path) -> tuple[str, ...]:
-    """Copy the built-in workflow to a new or empty folder, for a person to edit; return the names of its files."""
+def copy_template(folder: Path, template: str, reviewers: Sequence[str]) -> tuple[str, ...]:
+    """Copy a shipped workflow to a new or empty folder, for a person to edit; return the names of its files.
+
+    `reviewers` review the phases that the template leaves to named people; without any, whoever copies it.
+    """
+    if template not in TEMPLATES:
+        raise InvalidArgument("template", template, ", ".join(TEMPLATES))
+    name = template.replace("-", "_")
+    has_place = has_place_for_reviewers(name)
+    if reviewers and not has_place:
+        raise InvalidRequest(f"template {template} names no reviewers; add them to a phase: reviewers: [ann, bob]")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidRequest(f"{folder} is there already and not an empty folder; name a new one")
-    files = editable_copy(BUILT_IN)
+    files = editable_copy(name, (reviewers or [current_user(None)]) if has_place else ())
+    parse_workflow(files[FILE], file=str(folder / FILE))  # names of reviewers come from outside
     for name, data in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +176,7 @@ def workflow_changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
             lines += [
                 f"phase {number}, {old[number].name}: {change}" for change in _phase_changes(old[number], new[number])
             ]
+    lines += _changes(before.workflow.wording, after.workflow.wording, ("subject", "currency"))
     agents = sorted({agent for phase in new.values() for agent in phase.agents})
     lines += [f"the file of agent {name}" for name in agents if _differs(before, after, agent_file(name))]
     lines += [f"the file {name}" for name in _changed_files(before, after)]
@@ -158,7 +185,11 @@ def workflow_changes(before: WorkflowFiles, after: WorkflowFiles) -> list[str]:
 
 
 def _phase_changes(old: Phase, new: Phase) -> list[str]:
-    names = ("name", "slug", "agents", "needs", "run", "review", "when")
+    return _changes(old, new, ("name", "slug", "agents", "needs", "run", "review", "reviewers", "when"))
+
+
+def _changes(old: object, new: object, names: tuple[str, ...]) -> list[str]:
+    """Return a line for each of some fields that differs."""
     return [
         f"{name} {_readable(getattr(old, name))} before, {_readable(getattr(new, name))} now"
         for name in names

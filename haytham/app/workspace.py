@@ -10,6 +10,7 @@ from haytham import clock
 from haytham.agents.registry import require_agents
 from haytham.app import trust, workflows
 from haytham.app.agents import AgentList, list_agents
+from haytham.app.graph import WorkflowGraph
 from haytham.app.handlers import INSTALLED
 from haytham.app.history import is_in_session
 from haytham.app.memory import open_notebook
@@ -30,7 +31,7 @@ from haytham.app.settings import (
 from haytham.app.statistics import collect_statistics
 from haytham.app.status import cost_report
 from haytham.app.work import Worker, WorkResult
-from haytham.app.workflows import BUILT_IN, USUAL_MODE, choose_mode, resolve_workflow
+from haytham.app.workflows import BUILT_IN, BUILT_IN_TEMPLATE, USUAL_MODE, choose_mode, resolve_workflow
 from haytham.config.workflow import shipped_workflow
 from haytham.errors import (
     HaythamError,
@@ -61,7 +62,7 @@ from haytham.text import conflict_lines, text_digest
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from haytham.app.results import CostReport
     from haytham.app.statistics import Statistics
@@ -136,14 +137,19 @@ class Workspace(EventSource):
         """
         if settings is None:
             settings = RunSettings.of(model=model, max_cost=max_cost, max_tokens=max_tokens, record=record)
-        _check_idea(idea, project)
-        source, owner, usual = resolve_workflow(workflow), current_user(user), read_settings(self.store)
+        source = resolve_workflow(workflow)
+        subject = source.workflow.wording.subject
+        _check_idea(idea, project, subject)
+        owner, usual = current_user(user), read_settings(self.store)
         if settings.model is None:
             check_settings(usual)
         if workflow is not None:
             workflows.check(source, replayed=(settings.model or usual.model or "").startswith(REPLAY))
         chosen = choose_mode(source, mode)
-        project_id = self._project(idea, owner, mode=mode, name=name, project=project)
+        if project is not None:
+            project_id = self._known_project(idea, project, subject)
+        else:
+            project_id = self._new_project(idea or "", owner, mode=mode, name=name)
         documents = self.documents(project_id, clock.new_id())
         session = Session(self, documents, source if source.callables else None)
         documents.create(user_id=owner, source=source, mode=chosen, model=settings.model)
@@ -157,23 +163,26 @@ class Workspace(EventSource):
                 trust.trust(documents)
         return session
 
-    def _project(self, idea: str | None, user: str, *, mode: str | None, name: str | None, project: str | None) -> str:
-        """Return the id of the project that is named, else of a new one."""
-        if project is not None:
-            return self._known_project(idea, project)
-        known_mode = mode if mode in shipped_workflow(BUILT_IN).workflow.modes else USUAL_MODE
-        new_idea = idea or ""
-        return str(
-            self.projects.create(user, new_idea, name or default_name(new_idea), known_mode or USUAL_MODE)["project_id"]
-        )
+    @staticmethod
+    def subject(source: WorkflowSource | Session | None = None) -> str:
+        """Return the word of a workflow, or of a session's, for what a session is about."""
+        if isinstance(source, Session):
+            return source.documents.read().workflow.wording.subject
+        return resolve_workflow(source).workflow.wording.subject
 
-    def _known_project(self, idea: str | None, project: str) -> str:
+    def _new_project(self, idea: str, user: str, *, mode: str | None, name: str | None) -> str:
+        """Create a project; return its id."""
+        known_mode = mode if mode in shipped_workflow(BUILT_IN).workflow.modes else USUAL_MODE
+        project = self.projects.create(user, idea, name or default_name(idea), known_mode or USUAL_MODE)
+        return str(project["project_id"])
+
+    def _known_project(self, idea: str | None, project: str, subject: str) -> str:
         try:
             facts = self.projects.status(project)
         except NotFound:
             raise InvalidProject(project, exists=False) from None
         if idea is not None and facts["startup_idea"].strip() != idea.strip():
-            raise InvalidProject(project, exists=True)
+            raise InvalidProject(project, exists=True, subject=subject)
         return str(facts["project_id"])
 
     # Finding.
@@ -389,9 +398,24 @@ class Workspace(EventSource):
         return validate_path(path, readable)
 
     @staticmethod
-    def copy_workflow(folder: Path) -> tuple[str, ...]:
-        """Copy the built-in workflow to a new or empty folder, for a person to edit; return the names of its files."""
-        return workflows.copy_built_in(folder)
+    def graph(source: WorkflowSource | Session | None = None) -> WorkflowGraph:
+        """Return the phases of a workflow, or of a session's, and what each needs."""
+        if not isinstance(source, Session):
+            return WorkflowGraph(resolve_workflow(source).workflow)
+        view, statuses = source.documents.read(), source.status().phases
+        return WorkflowGraph(
+            view.workflow, view.manifest.value.execution_mode, {status.number: status for status in statuses}
+        )
+
+    @staticmethod
+    def copy_workflow(
+        folder: Path, *, template: str = BUILT_IN_TEMPLATE, reviewers: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Copy a shipped workflow to a new or empty folder, for a person to edit; return the names of its files.
+
+        Some phases of `rfc` are for `reviewers` to decide on; for whoever copies it if none is named.
+        """
+        return workflows.copy_template(folder, template, reviewers)
 
     def change_token(self) -> str:
         """Return a token that is different whenever a document of a session or project may have changed."""
@@ -427,13 +451,13 @@ class Workspace(EventSource):
         return trusted
 
 
-def _check_idea(idea: str | None, project: str | None) -> None:
+def _check_idea(idea: str | None, project: str | None, subject: str) -> None:
     if idea is None and project is None:
-        raise InvalidIdea(empty=False)
+        raise InvalidIdea(empty=False, subject=subject)
     if idea is not None and not idea.strip():
-        raise InvalidIdea(empty=True)
+        raise InvalidIdea(empty=True, subject=subject)
     if idea is not None and conflict_lines(idea):
-        raise InvalidDocument(conflict_problems(conflict_lines(idea), file="the idea"))
+        raise InvalidDocument(conflict_problems(conflict_lines(idea), file=f"the {subject}"))
 
 
 def _emit_start(documents: SessionDocuments, source: WorkflowFiles, settings: RunSettings, **facts: Any) -> None:

@@ -100,6 +100,7 @@ _COMMANDS = {
     "stats": "stats:stats",
     "agents": "agents:agents",
     "prompt": "agents:prompt",
+    "graph": "graph:graph",
     "review": "review:review",
     "approve": "review:approve",
     "request-changes": "review:request_changes",

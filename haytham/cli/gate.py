@@ -179,7 +179,7 @@ class Gate:
         return self.session.skip(self.number, by=self.by)
 
     def _reject(self) -> DecisionResult | None:
-        if not confirm("reject the idea? the session ends here"):
+        if not confirm(f"reject the {self.session.workspace.subject(self.session)}? the session ends here"):
             return None
         return self.session.reject(self.number, by=self.by)
 

@@ -232,6 +232,11 @@ def spent_words(total: UsageTotal) -> str:
     return f"{pluralize(total.tokens, 'token')}, {cost_words(total)}"
 
 
+def run_cost_words(cost: UsageTotal, total: UsageTotal) -> str:
+    """Return what a run has cost, and what the whole session has if that is more."""
+    return f"spent: {spent_words(cost)}" + ("" if total.calls == cost.calls else f"; in all: {spent_words(total)}")
+
+
 def cost_words(total: UsageTotal) -> str:
     """Return what a sum has cost, as far as known."""
     if total.known_cost is None:
@@ -310,6 +315,11 @@ def editor_lines(editor: EditorDecisions) -> list[str]:
     """Return a line for each decision that was typed into a file: what it is, or why it does not count."""
     bound = [f"phase {decision.phase}: {decision_words(decision)} by {decision.by}" for decision in editor.bound]
     return [*bound, *map(str, editor.refused)]
+
+
+def reviewer_words(reviewers: Sequence[str]) -> str:
+    """Return by whom a phase is to be reviewed; empty if by anybody."""
+    return f" by {' or '.join(reviewers)}" if reviewers else ""
 
 
 def decision_words(decision: DecisionResult) -> str:

@@ -28,6 +28,7 @@ from haytham.config.policy import (
     parse_memory,
     parse_policy,
 )
+from haytham.config.wording import CURRENCY, SUBJECT, Wording
 from haytham.config.workflow_check import Path, check_schema, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
 from haytham.resources import resource_path
@@ -50,6 +51,7 @@ _WRAPPER = "workflow"
 _ALIASES = {"checkpointing": "snapshots", "checkpoint": "snapshot"}
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 _LONGEST_SLUG = 60
+_REVIEWERS = re.compile(rb"(?<=^    )# (reviewers: ).*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, init=False)
@@ -57,7 +59,8 @@ class Phase:
     """A numbered step: its name, the slug of its folder, its agents and how they run, and the phases it needs.
 
     In Python, `agents` are names or callables, and `needs` names or numbers of phases; the workflow gives a phase a
-    number and a slug if it has none. `snapshot`: whether a snapshot is taken after it; None leaves that to the policy.
+    number and a slug if it has none. `reviewers` are the users who may decide on it, if not everybody. `snapshot`:
+    whether a snapshot is taken after it; None leaves that to the policy.
     """
 
     number: int
@@ -67,6 +70,7 @@ class Phase:
     needs: tuple[int, ...]
     run: str
     review: str
+    reviewers: tuple[str, ...]
     when: str | None
     snapshot: bool | None
     when_line: int = field(compare=False)
@@ -81,6 +85,7 @@ class Phase:
         needs: Sequence[str | int] = (),
         run: str = "parallel",
         review: str = "required",
+        reviewers: Sequence[str] = (),
         when: str | None = None,
         snapshot: bool | None = None,
         number: int = 0,
@@ -96,6 +101,7 @@ class Phase:
             needs=tuple(need for need in _items(needs) if not isinstance(need, str)),
             run=run,
             review=review,
+            reviewers=_items(reviewers),
             when=when,
             snapshot=snapshot,
             when_line=when_line,
@@ -103,14 +109,18 @@ class Phase:
             callables={agent: call for agent, call in named if callable(call)},
         )
 
+    def may_review(self, user: str | None) -> bool:
+        """Return whether a user may decide on the phase."""
+        return user is not None and (not self.reviewers or user in self.reviewers)
+
 
 @dataclass(frozen=True, eq=False, init=False)
 class Workflow:
     """Phases and modes, as workflow.yaml or a Python program states them.
 
     `snapshots`, `limits`, `memory`, `drift` and `hooks` take the keys of `snapshots:`, `budget:`, `memory:`, `drift:`
-    and `hooks:` in workflow.yaml. Without `modes` there is one, `all`, with every phase. A workflow with faults raises
-    InvalidDocument, with all of them.
+    and `hooks:` in workflow.yaml. Without `modes` there is one, `all`, with every phase. `subject` is the word for what
+    a session is about. A workflow with faults raises InvalidDocument, with all of them.
     """
 
     name: str
@@ -122,6 +132,7 @@ class Workflow:
     memory: MemoryPolicy
     drift: DriftPolicy
     hooks: tuple[Hook, ...]
+    wording: Wording
     file: str = field(repr=False)
     lines: Mapping[Path, int] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
@@ -138,6 +149,8 @@ class Workflow:
         memory: Mapping[str, Any] | None = None,
         drift: Mapping[str, Any] | None = None,
         hooks: Sequence[Mapping[str, Any]] = (),
+        subject: str = SUBJECT,
+        currency: str = CURRENCY,
     ) -> None:
         file = f"workflow {name}"
         numbered = _number_phases(phases, file)
@@ -149,6 +162,8 @@ class Workflow:
         facts |= {} if memory is None else {"memory": _plain(memory)}
         facts |= {} if drift is None else {"drift": _plain(drift)}
         facts |= {"hooks": _plain(hooks)} if hooks else {}
+        facts |= {} if subject == SUBJECT else {"subject": subject}
+        facts |= {} if currency == CURRENCY else {"currency": currency}
         self.__dict__.update(_parse_facts(facts, {}, file), callables=callables)
 
     @classmethod
@@ -226,18 +241,35 @@ def agent_file(name: str) -> str:
     return f"{AGENTS}/{name}.md"
 
 
+def shipped_names() -> list[str]:
+    """Return the names of the workflows of the package."""
+    return sorted(folder.name for folder in resource_path("templates", "workflows").iterdir() if folder.is_dir())
+
+
 def shipped_workflow(name: str) -> WorkflowFiles:
     """Return a workflow of the package by its name."""
-    known = sorted(folder.name for folder in resource_path("templates", "workflows").iterdir() if folder.is_dir())
+    known = shipped_names()
     if not isinstance(name, str) or name not in known:
         raise InvalidArgument("workflow type", name, ", ".join(known))
     files = folder_files(resource_path("templates", "workflows", name))
     return WorkflowFiles(name, {**files, **_shipped_contracts(files)})
 
 
-def editable_copy(name: str) -> dict[str, bytes]:
-    """Return the files of a shipped workflow, to edit, with the schema that its first line names to editors."""
-    return {**shipped_workflow(name).files, SCHEMA: resource_path("schemas", "workflow.json").read_bytes()}
+def editable_copy(name: str, reviewers: Sequence[str] = ()) -> dict[str, bytes]:
+    """Return the files of a shipped workflow, to edit, with the schema that its first line names to editors.
+
+    `reviewers` are filled in where the workflow has a place for them.
+    """
+    files = {**shipped_workflow(name).files, SCHEMA: resource_path("schemas", "workflow.json").read_bytes()}
+    if reviewers:
+        names = json.dumps(list(reviewers), ensure_ascii=False)
+        files[FILE] = _REVIEWERS.sub(lambda place: place[1] + names.encode(), files[FILE])
+    return files
+
+
+def has_place_for_reviewers(name: str) -> bool:
+    """Return whether a shipped workflow has a phase for which its copies name reviewers."""
+    return _REVIEWERS.search(shipped_workflow(name).files[FILE]) is not None
 
 
 def _shipped_contracts(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -303,6 +335,7 @@ def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, 
         "memory": parse_memory(facts.get("memory", {})),
         "drift": parse_drift(facts.get("drift", {})),
         "hooks": parse_hooks(facts.get("hooks", ())),
+        "wording": Wording(facts.get("subject", SUBJECT), facts.get("currency", CURRENCY)),
         "file": file,
         "lines": lines,
         "facts": facts,
@@ -318,6 +351,7 @@ def _phase(about: Mapping[str, Any], when_line: int) -> Phase:
         needs=about.get("needs", ()),
         run=about.get("run", "parallel"),
         review=about.get("review", "required"),
+        reviewers=about.get("reviewers", ()),
         when=about.get("when"),
         snapshot=about.get("snapshot"),
         when_line=when_line,
@@ -451,8 +485,9 @@ def _phase_facts(phase: Phase, needs: list[Any]) -> dict[str, Any]:
     """Return a phase as workflow.yaml states it, without keys that have their default."""
     facts: dict[str, Any] = {"number": phase.number, "name": phase.name, "slug": phase.slug}
     facts |= {"agents": list(phase.agents), "needs": needs, "run": phase.run, "review": phase.review}
-    facts |= {"when": phase.when, "snapshot": phase.snapshot}
-    defaults: dict[str, Any] = {"needs": [], "run": "parallel", "review": "required", "when": None, "snapshot": None}
+    facts |= {"reviewers": list(phase.reviewers), "when": phase.when, "snapshot": phase.snapshot}
+    defaults: dict[str, Any] = {"needs": [], "run": "parallel", "review": "required", "reviewers": []}
+    defaults |= {"when": None, "snapshot": None}
     return {key: value for key, value in facts.items() if key not in defaults or value != defaults[key]}
 
 
@@ -468,6 +503,8 @@ def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ..
         wrong = [need for need in phase.needs if need not in numbers or need >= phase.number]
         if wrong:
             yield ("phases", at, "needs"), f"phase {phase.number} needs {wrong}; allowed: earlier phases"
+        if phase.reviewers and phase.review == "none":
+            yield ("phases", at, "reviewers"), f"phase {phase.number} has review: none; allowed: one of the two"
     for name, chosen in modes.items():
         wrong = [number for number in chosen if number not in numbers]
         if wrong:

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from haytham.config.wording import CURRENCY, USUAL, Wording
 from haytham.contracts import check
 from haytham.contracts.check import DecisionRule, describe_expected, parse_reply, parse_rule
 from haytham.contracts.lint import Form, field_form, validate_definition
@@ -62,6 +63,7 @@ class ContractField:
     test: str
     allowed: tuple[str, ...]
     unit: str
+    currency: str
     least: int
     most: int | None
     minimum: float | None
@@ -81,6 +83,11 @@ class ContractField:
         """Return the title of the column or the label of the bullet, with the unit if it does not name one."""
         name = self.label or self.section
         return f"{name} ({self.unit})" if self.unit and "(" not in name else name
+
+    @property
+    def is_money(self) -> bool:
+        """Whether the number is an amount of money."""
+        return self.unit in (CURRENCY, self.currency)
 
     @cached_property
     def column_by_name(self) -> dict[str, ContractField]:
@@ -106,13 +113,14 @@ class ContractSection:
         return any(field.required for field in self.fields)
 
 
-def parse_sections(schema: Mapping[str, Any]) -> tuple[ContractSection, ...]:
+def parse_sections(schema: Mapping[str, Any], currency: str) -> tuple[ContractSection, ...]:
     """Return the sections of a contract, in the order of its schema."""
     required = schema.get("required", ())
     grouped: dict[str, list[ContractField]] = {}
     for name, about in schema["properties"].items():
         rule = parse_rule(about["x-rule"], schema["properties"]) if "x-rule" in about else None
-        field = _field(name, about, about["x-location"], required=name in required, rule=rule)
+        known: dict[str, Any] = {"required": name in required, "currency": currency}
+        field = _field(name, about, about["x-location"], **known, rule=rule)
         grouped.setdefault(field.section, []).append(field)
     return tuple(ContractSection(name, tuple(fields)) for name, fields in grouped.items())
 
@@ -130,8 +138,14 @@ def _pairs(about: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     return list({"": mapping}.items() if isinstance(mapping, str) else mapping.items())
 
 
-def _field(
-    name: str, about: Mapping[str, Any], location: str, *, required: bool, rule: DecisionRule | None = None
+def _field(  # noqa: PLR0913 - what is known of a field
+    name: str,
+    about: Mapping[str, Any],
+    location: str,
+    *,
+    required: bool,
+    currency: str,
+    rule: DecisionRule | None = None,
 ) -> ContractField:
     section, _, label = location.partition(" / ")
     items = about.get("items", {})
@@ -147,6 +161,7 @@ def _field(
         test=about.get("x-test", ""),
         allowed=tuple(about.get("enum", ())),
         unit=about.get("x-unit", ""),
+        currency=currency,
         least=about.get("minItems", about.get("minLength", 0)),
         most=about.get("maxItems"),
         minimum=about.get("minimum"),
@@ -159,23 +174,26 @@ def _field(
         because=about.get("x-because"),
         rule=rule,
         origins=tuple(parse_origin(origin) for origin in (origins if isinstance(origins, list) else [origins])),
-        columns=_columns(section, items),
+        columns=_columns(section, items, currency),
     )
 
 
-def _columns(section: str, items: Mapping[str, Any]) -> tuple[ContractField, ...]:
+def _columns(section: str, items: Mapping[str, Any], currency: str) -> tuple[ContractField, ...]:
     required = items.get("required", ())
     cells = items.get("properties", {}).items()
     return tuple(
-        _field(key, cell, f"{section} / {cell['x-location']}", required=key in required) for key, cell in cells
+        _field(key, cell, f"{section} / {cell['x-location']}", required=key in required, currency=currency)
+        for key, cell in cells
     )
 
 
-_RULES = (
-    f"A cell that nobody can fill is {UNKNOWN}. A number is one number, never a range. A source is {SOURCE_WORDS}. The "
-    "founder's words are no source, and neither are yours. In prose, too, what is not shown is followed by "
-    f"{MARK}: and the cheapest test."
-)
+def _rules(wording: Wording) -> str:
+    """Return what holds for every cell, source and claim."""
+    return (
+        f"A cell that nobody can fill is {UNKNOWN}. A number is one number, never a range. A source is {SOURCE_WORDS}. "
+        f"The {wording.author}'s words are no source, and neither are yours. In prose, too, what is not shown is "
+        f"followed by {MARK}: and the cheapest test."
+    )
 
 
 def template(sections: tuple[ContractSection, ...]) -> str:
@@ -230,10 +248,10 @@ def _empty(section: ContractSection) -> str:
     return "\n".join("-" for _ in range(max(body.least, 1))) if body.form == "list" else ""
 
 
-def prompt_text(sections: tuple[ContractSection, ...]) -> str:
+def prompt_text(sections: tuple[ContractSection, ...], wording: Wording) -> str:
     """Return what a reply must have, for a prompt."""
     head = "Write Markdown with these sections under these very headings; other text is welcome around them."
-    return "\n\n".join([head, *(_described(section) for section in sections), _RULES]) + "\n"
+    return "\n\n".join([head, *(_described(section) for section in sections), _rules(wording)]) + "\n"
 
 
 def _described(section: ContractSection) -> str:
@@ -275,6 +293,7 @@ class Contract:
     about: str
     sections: tuple[ContractSection, ...]
     recall: tuple[PrefillSource, ...]
+    wording: Wording
 
     @cached_property
     def field_by_name(self) -> dict[str, ContractField]:
@@ -309,19 +328,19 @@ class Contract:
 
     def prompt_text(self) -> str:
         """Return what a reply must have, for a prompt."""
-        return prompt_text(self.sections)
+        return prompt_text(self.sections, self.wording)
 
 
 def _fault(problem: Problem) -> tuple[str | None, str | None, str]:
     return problem.section, problem.label, problem.message
 
 
-def load_contract(name: str, own: Mapping[str, bytes] | None = None) -> Contract:
-    """Return a contract by name: from the workflow's files, else the shipped one."""
+def load_contract(name: str, own: Mapping[str, bytes] | None = None, wording: Wording = USUAL) -> Contract:
+    """Return a contract by name, in the words of its workflow: from the workflow's files, else the shipped one."""
     if _NAME.fullmatch(name) is None:
         raise InvalidArgument("contract", name, "a name in small letters, digits, - and _")
     data = (own or {}).get(contract_file(name))
-    return _shipped(name) if data is None else parse_contract(name, data)
+    return _shipped(name, wording) if data is None else parse_contract(name, data, wording)
 
 
 def contract_file(name: str) -> str:
@@ -330,26 +349,26 @@ def contract_file(name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _shipped(name: str) -> Contract:
+def _shipped(name: str, wording: Wording) -> Contract:
     path = resource_path("schemas", FOLDER, f"{name}.json")
     if not path.is_file():
         raise NotFound(
             f"contract {name}", f"{contract_file(name)} in the workflow's folder, nor among the shipped ones"
         )
-    return parse_contract(name, path.read_bytes())
+    return parse_contract(name, path.read_bytes(), wording)
 
 
 @lru_cache(maxsize=64)
-def parse_contract(name: str, data: bytes) -> Contract:
+def parse_contract(name: str, data: bytes, wording: Wording = USUAL) -> Contract:
     """Read a contract from its JSON; InvalidDocument with every fault, its line and key."""
-    text, schema = _load(name, data)
+    text, schema = _load(name, data, wording)
     faults = list(islice(validate_definition(schema), _MOST_FAULTS)) or _version_faults(name, schema)
     if faults:
         lines = _lines(text)
         raise InvalidDocument([_problem(name, message, _line(lines, path), path) for path, message in faults])
     recall = schema.get("x-recall", [])
     origins = tuple(parse_origin(origin) for origin in (recall if isinstance(recall, list) else [recall]))
-    return Contract(name, schema.get("description", ""), parse_sections(schema), origins)
+    return Contract(name, schema.get("description", ""), parse_sections(schema, wording.currency), origins, wording)
 
 
 def _version_faults(name: str, schema: Mapping[str, Any]) -> list[tuple[Path, str]]:
@@ -358,11 +377,11 @@ def _version_faults(name: str, schema: Mapping[str, Any]) -> list[tuple[Path, st
     return [] if stated in (None, own) else [(("x-contract",), f"found {short_repr(stated)}; allowed: {own}")]
 
 
-def _load(name: str, data: bytes) -> tuple[str, Any]:
+def _load(name: str, data: bytes, wording: Wording) -> tuple[str, Any]:
     if len(data) > _MOST_BYTES:
         raise InvalidDocument([_problem(name, f"has {len(data):,} bytes; allowed: {_MOST_BYTES:,}", 1)])
     try:
-        text = data.decode("utf-8-sig")
+        text = wording.fill(data.decode("utf-8-sig"))
         return text, json.loads(text, object_pairs_hook=_each_once)
     except json.JSONDecodeError as error:
         raise InvalidDocument([_problem(name, f"is not valid JSON: {error.msg}", error.lineno)]) from None

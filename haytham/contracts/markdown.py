@@ -345,7 +345,10 @@ def blocks(passage: ReplySection) -> list[Block]:
 
 
 def labelled_values(passage: ReplySection, labels: Collection[str]) -> list[tuple[str, int, str]]:
-    """Return label, line and value of each `- Label: value`, also bold or without a bullet, with following lines."""
+    """Return label, line and value of each `- Label: value`, also bold or without a bullet, with following lines.
+
+    A unit in brackets may follow the label, as in the title of a column.
+    """
     names = {normalize_title(label): label for label in labels}
     values: list[tuple[str, int, list[str]]] = []
     is_open = False
@@ -355,7 +358,8 @@ def labelled_values(passage: ReplySection, labels: Collection[str]) -> list[tupl
             continue
         item = _ITEM.match(line)
         head, colon, rest = ((item[2] or "") if item is not None else line).partition(":")
-        name = names.get(normalize_title(head)) if colon and len(head) <= _LONGEST_LABEL else None
+        known = names.get(normalize_title(head)) or names.get(normalize_column(head))
+        name = known if colon and len(head) <= _LONGEST_LABEL else None
         if name is not None:
             values.append((name, number, [rest.strip().removeprefix("**").removeprefix("__")]))
         elif is_open and item is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from haytham.config.wording import Wording
 from haytham.contracts.markdown import normalize_title
 from haytham.errors import short_repr
 
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
 MARK = "ASSUMPTION"
 UNKNOWN = "unknown"
 SOURCE_WORDS = f"where it is from (a link, a document, a person and a date), or {MARK}: and the cheapest way to test it"
+_SIGN = "[$\u00a3\u00a5\u20a0-\u20c0]"
 _NUMBER = re.compile(
-    r"(?:(?:~|\u2248|about|around|approx\.?|ca\.?) ?)?([-+\u2212]?)(?P<before>[A-Z]{3} ?|[$\u20ac\u00a3\u00a5] ?)?"
+    r"(?:(?:~|\u2248|about|around|approx\.?|ca\.?) ?)?([-+\u2212]?)"
+    rf"(?P<before>[A-Z]{{3}} ?|{_SIGN} ?)?"
     r"(?P<digits>[0-9]{1,3}(?:(?P<apart>[ ,'])[0-9]{3}(?:(?P=apart)[0-9]{3})*)(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)"
-    r" ?(?P<scale>k|K|M|bn|B|thousand|million|billion)?(?: ?(?P<unit>[$\u20ac\u00a3\u00a5%]|[A-Za-z]+))?\Z"
+    r" ?(?P<scale>k|K|M|bn|B|thousand|million|billion)?(?: ?(?P<unit>%|" + _SIGN + r"|[A-Za-z]+))?\Z"
 )
 _RANGE = re.compile(r"[0-9][^0-9]{0,12}(?:-|\u2013|\u2014| to )[^0-9]{0,12}[0-9]")
 _SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9}
-_MONEY = "$\u20ac\u00a3\u00a5"
+_MONEY = re.compile(f"{_SIGN}|[A-Z]{{3}}")
 _LONGEST_NUMBER = 64
 _AROUND = " \t\n*_`[](){}:;,-\u2013\u2014#>"
 _NOTE = re.compile(r"(?: ?\[\^?[0-9]{1,4}\])+\Z")
@@ -101,9 +104,12 @@ def describe_field(field: ContractField) -> str:
 
 
 def _number_words(field: ContractField) -> str:
-    examples = {"$": "an amount of money like $1,200", "%": "a percentage like 15%"}
     whole = "a whole number like 12" if field.type == "integer" else "a number like 1,200 or 0.5"
-    example = examples.get(field.unit) or (f"{whole} ({field.unit})" if field.unit else whole)
+    example = f"{whole} ({field.unit})" if field.unit else whole
+    if field.is_money:
+        example = f"an amount of money like {Wording(currency=field.unit).amount('1,200')}"
+    elif field.unit == "%":
+        example = "a percentage like 15%"
     if field.minimum is not None and field.maximum is not None:
         return f"{example}, {field.minimum:g} to {field.maximum:g}"
     if field.minimum is not None:
@@ -178,8 +184,8 @@ def _has_unit(field: ContractField, before: str | None, behind: str | None) -> b
     unit, signs = field.unit, [sign.strip() for sign in (before, behind) if sign]
     if len(signs) > 1:
         return False
-    if unit == "$" or (not unit and field.type == "number"):
-        is_money = all(sign in _MONEY or (len(sign) == 3 and sign.isupper()) for sign in signs)  # noqa: PLR2004 - EUR
+    if field.is_money or (not unit and field.type == "number"):
+        is_money = all(_MONEY.fullmatch(sign) for sign in signs)
         return is_money or (not unit and behind == "%")
     if unit == "%":
         return not before and behind in (None, "%", "percent")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from haytham.agents.base import Task
 from haytham.agents.registry import declared_models, find_fault, import_fault, unknown_agents
 from haytham.config.agent_spec import INHERIT, contract_line, inspect_agent, read_agent
+from haytham.config.wording import USUAL, Wording
 from haytham.config.workflow import AGENTS, CONTRACTS, agent_file, read_text
 from haytham.contracts import load_contract
 from haytham.engine import hooks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _OF_TASK = [*(field.name for field in fields(Task)), "parts", "digest"]
 _BODY_NAMES: Names = {"task": dict.fromkeys(_OF_TASK), "idea": None, "phase": None, "contract": None}
-_BODY_NAMES |= {"memory": None, "preferences": None}
+_BODY_NAMES |= {"memory": None, "preferences": None, "subject": None, "currency": None}
 _OF_PHASE = ("status", "approved")
 
 
@@ -130,7 +131,7 @@ def _agent_problems(name: str, source: WorkflowFiles, *, is_used: bool, replayed
     yield from inspect_agent(name, text)
     if spec.contract is not None:
         try:
-            load_contract(spec.contract, source.files)
+            load_contract(spec.contract, source.files, _wording(source))
         except NotFound as error:
             yield Problem(str(error), contract_line(name, text), label="haytham.contract", file=file)
     if not spec.is_foreign:
@@ -141,8 +142,16 @@ def _agent_problems(name: str, source: WorkflowFiles, *, is_used: bool, replayed
 
 
 def _contract_problems(name: str, source: WorkflowFiles) -> list[Problem]:
-    load_contract(name, source.files)
+    load_contract(name, source.files, _wording(source))
     return []
+
+
+def _wording(source: WorkflowFiles) -> Wording:
+    """Return the words of a workflow; the usual ones if it cannot be read, which is reported elsewhere."""
+    try:
+        return source.workflow.wording
+    except InvalidDocument:
+        return USUAL
 
 
 def _model_problems(spec: AgentSpec, file: str) -> list[Problem]:

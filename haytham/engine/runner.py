@@ -194,16 +194,15 @@ class Runner:
             return None
         outcome = await self._run_phase(plan, entry)
         entry = SessionPlan(self._session.read()).phase(number)
-        is_open = entry.next_action.action == "gate" or (
-            entry.state.stale_needs and entry.state.phase.review == "required"
-        )
+        is_stale = entry.state.stale_needs and entry.state.phase.review == "required"
+        is_open = entry.next_action.action == "gate" or is_stale
         return self._stop_at_gate(entry) if outcome is None and is_open else outcome
 
     def _refresh_plan(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
         """Return the plan, once decisions made in an editor are bound to their texts."""
         plan = self._plan(previous)
         self._reporter.report_revisions(plan)
-        if any(entry.has_unbound_decision for entry in plan.phases):
+        if any(entry.may_bind(by) for entry in plan.phases):
             for bound in self._gate.bind_editor_decisions(by):
                 self._snapshotter.after_decision(bound.phase, bound.decision)
                 self._memory.learn([bound.phase])
@@ -239,7 +238,8 @@ class Runner:
         return SessionPlan(view)
 
     def _ends_run(self, entry: PhasePlan) -> bool:
-        return entry.next_action.action in ("rejected", "write", *(["gate"] if self._approve_as is None else []))
+        gates = [] if entry.state.phase.may_review(self._approve_as) else ["gate"]
+        return entry.next_action.action in ("rejected", "write", *gates)
 
     async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""
@@ -270,7 +270,7 @@ class Runner:
         if not entry.is_presented:
             self._gate.open_review(phase.number, entry.next_action.reason)
         self._snapshot_phase()
-        if self._approve_as is None:
+        if not phase.may_review(self._approve_as):
             return RunResult("waiting", phase.number, entry.next_action.reason)
         bound = self._gate.decide(phase.number, "approved", by=self._approve_as, changes=[])
         self._snapshotter.after_decision(phase.number, bound.decision)

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from haytham import clock
-from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, Problem, short_repr
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotReviewer, Problem, short_repr
 from haytham.session.models import LedgerRow
 from haytham.session.paths import check_agent_name, humanize, output_file
 from haytham.usage import UsageTotal
@@ -125,6 +125,13 @@ def asked_agents(feedback: UserFeedback, agents: tuple[str, ...]) -> tuple[str, 
     """Return those of a phase's agents that a review asks for changes: the named ones, else all."""
     named = feedback.agents or agents
     return tuple(agent for agent in agents if agent in named)
+
+
+def reviewer_problem(phase: Phase, decision: Decision | None, by: str | None = None) -> NotReviewer | None:
+    """Return why a decision does not count if it is for others to make; nobody has bound one without `by`."""
+    if decision is None or not phase.reviewers or phase.may_review(by):
+        return None
+    return NotReviewer(phase.number, phase.reviewers, by)
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:

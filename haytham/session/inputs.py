@@ -74,7 +74,7 @@ class TaskInputs:
             return None
         from haytham.contracts import load_contract  # noqa: PLC0415 - only where an agent has one
 
-        return load_contract(spec.contract, self._files)
+        return load_contract(spec.contract, self._files, self._view.workflow.wording)
 
     def contract_faults(self, phase: Phase) -> dict[str, list[Problem]]:
         """Return what breaks the contract in the texts of a phase as they are now, by agent."""
@@ -108,6 +108,8 @@ class TaskInputs:
             previous=self._previous(phase, agent),
             evidence=self._view.evidence,
             request=self._view.request(phase),
+            subject=self._view.workflow.wording.subject,
+            currency=self._view.workflow.wording.currency,
         )
 
     def request(self, phase: Phase, agent: str, state: Mapping[str, Any], recall: Recall) -> tuple[Task, AgentSpec]:

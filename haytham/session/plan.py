@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from haytham.errors import HaythamError, InvalidDocument, Problem, RefusedDecision, StaleNeeds
+from haytham.errors import HaythamError, InvalidDocument, NotReviewer, Problem, RefusedDecision, StaleNeeds
 from haytham.session.derived import (
     ReviewDecision,
     Summary,
@@ -23,6 +23,7 @@ from haytham.session.derived import (
     has_conditions,
     outcomes_outside,
     phase_outcome,
+    reviewer_problem,
     skip_reason,
 )
 from haytham.session.inputs import TaskInputs, no_notes
@@ -162,11 +163,9 @@ def _judge_texts(facts: PhaseState, feedback: ReviewState | None) -> NextAction:
         return NextAction("gate", tuple(stale), reason=reason, cause="stale")
     if feedback is not None and feedback.decision == "approved":
         texts = {agent: output.text for agent, output in facts.outputs.items()}
-        return (
-            NextAction("approved")
-            if feedback.texts == texts
-            else NextAction("gate", reason="the text has changed since", cause="text_changed")
-        )
+        if feedback.texts == texts:
+            return NextAction("approved")
+        return NextAction("gate", reason="the text has changed since", cause="text_changed")
     if feedback is None and (facts.phase.review == "none" or facts.by_program):
         return NextAction("approved", reason="no review is asked for", cause="no_review")
     return NextAction("gate", reason="it waits for review", cause="review")
@@ -230,9 +229,10 @@ class PhasePlan:
         """Return the number of the phase."""
         return self.state.phase.number
 
-    @property
-    def has_unbound_decision(self) -> bool:
-        """Return whether a person typed a decision that is neither bound to the texts nor refused."""
+    def may_bind(self, by: str | None) -> bool:
+        """Return whether a person typed a decision that can be bound to the texts in a user's name."""
+        if isinstance(self.refused, NotReviewer):
+            return self.state.phase.may_review(by)
         feedback = self.state.current_feedback
         return feedback is not None and feedback.decision is not None and not feedback.is_bound
 
@@ -395,7 +395,7 @@ class SessionPlan:
         document, feedback = self.view.feedback(facts.phase), facts.current_feedback
         if document is None or feedback is None or document.value.bound_decision == feedback.decision:
             return None
-        return approval_problem(facts, feedback.decision)
+        return approval_problem(facts, feedback.decision) or reviewer_problem(facts.phase, feedback.decision)
 
     def _outputs(self, phase: Phase) -> dict[str, OutputState]:
         return {agent: self._output(phase, agent, facts) for agent, facts in self.view.output_facts(phase).items()}
@@ -412,7 +412,8 @@ class SessionPlan:
         if due.digest == task:
             return ()
         before = self.view.task_parts(phase, due.agent)
-        return tuple(name for name in {**before, **due.parts} if before.get(name) != due.parts.get(name))
+        changed = (name for name in {**before, **due.parts} if before.get(name) != due.parts.get(name))
+        return tuple(map(due.part_title, changed))
 
     def _feedback(self, phase: Phase) -> ReviewState | None:
         document, review = self.view.feedback(phase), self.view.review(phase)

@@ -22,7 +22,7 @@ from haytham.session.attempts import (
     undecided_feedback,
     write_feedback,
 )
-from haytham.session.derived import ReviewDecision, parse_decision
+from haytham.session.derived import ReviewDecision, parse_decision, reviewer_problem
 from haytham.session.pages import complete_phase, is_revised, remove_blank
 from haytham.session.paths import check_agents
 from haytham.session.plan import SessionPlan, approval_problem
@@ -274,6 +274,8 @@ def _decide(  # noqa: PLR0913 - a decision and what came with it
 ) -> BoundDecision | None:
     """Bind a decision to the present texts; None if just this was decided already."""
     view = changes.view
+    if (problem := reviewer_problem(phase, decision, by)) is not None:
+        raise problem
     check_agents(phase, contents["agents"])
     _check_answerable(view, phase, decision)
     refused = approval_problem(SessionPlan(view).phase(phase.number).state, decision)
@@ -303,7 +305,7 @@ def _bind_typed(changes: Transaction, by: str | None) -> list[BoundDecision]:
     unbound = [phase for phase in view.phases if _is_unbound(view, phase)]
     if not unbound:
         return []
-    refused = {entry.state.phase.number for entry in SessionPlan(view).phases if entry.refused}
+    refused = {entry.number for entry in SessionPlan(view).phases if entry.refused and not entry.may_bind(by)}
     bound = []
     for phase in (phase for phase in unbound if phase.number not in refused):
         feedback, review = view.feedback(phase), view.review(phase)

@@ -17,7 +17,14 @@ from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFo
 from haytham.events import Events
 from haytham.session import derived, paths
 from haytham.session.changes import ReadTracker, Transaction
-from haytham.session.derived import Summary, derived_feedback, derived_manifest, has_conditions, parse_decision
+from haytham.session.derived import (
+    Summary,
+    derived_feedback,
+    derived_manifest,
+    has_conditions,
+    parse_decision,
+    reviewer_problem,
+)
 from haytham.session.documents import DocumentRepository
 from haytham.session.listing import measure_bytes
 from haytham.session.models import SessionManifest, UserFeedback
@@ -406,7 +413,9 @@ def _is_manifest_behind(view: SessionView) -> bool:
 
 
 def _is_refused(view: SessionView, phase: Phase, decision: Decision) -> bool:
-    """Return whether a rule refuses a decision, or a document that cannot be read keeps anybody from telling."""
+    """Return whether a rule refuses a decision that nobody signed, or a document cannot be read that would tell."""
+    if reviewer_problem(phase, decision) is not None:
+        return True
     try:
         return approval_problem(SessionPlan(view).phase(phase.number).state, decision) is not None
     except InvalidDocument:

@@ -322,6 +322,7 @@ CALLS = {
     "review": review,
     "memory": memory,
     "status": lambda workspace, given: workspace.session(given["session_name"]).status(),
+    "graph": lambda workspace, given: workspace.graph(given["which"] or workspace.session(given["session_name"])),
     "list": lambda workspace, _given: workspace.list(),
     "show": show,
     "config": config,
@@ -334,7 +335,9 @@ CALLS = {
     ),
     "validate": validate,
     "doctor": doctor,
-    "init": lambda workspace, given: workspace.copy_workflow(given["folder"]),
+    "init": lambda workspace, given: workspace.copy_workflow(
+        given["folder"], template=given["template"], reviewers=given["reviewers"]
+    ),
     "checkpoints": checkpoints,
     "snapshots": checkpoints,
     "list-checkpoints": checkpoints,

@@ -608,6 +608,15 @@ CARE = [
     Scenario("init", "init mine"),
     Scenario("init_json", "init mine --json"),
     Scenario("init_refused", "init small", SMALL),
+    Scenario("graph", "graph"),
+    Scenario("graph_of_a_folder", "graph small", SMALL),
+    Scenario("graph_of_a_session", "graph", APPROVED_2),
+    Scenario("graph_json", "graph small --json", SMALL),
+    Scenario("graph_mermaid", "graph small --mermaid", SMALL),
+    Scenario("graph_refused", "graph nothing", GATE_1),
+    Scenario("init_minimal", "init mine --template minimal"),
+    Scenario("init_rfc", "init mine --template rfc --reviewer ann --reviewer bob"),
+    Scenario("init_of_a_template_without_reviewers", "init mine --template minimal --reviewer ann"),
 ]
 PAST = [
     Scenario("checkpoints_without_a_snapshot", "checkpoints", started(PLAIN)),

@@ -12,6 +12,7 @@ from haytham.cli.output import (
     assumed_words,
     fault_lines,
     limit_words,
+    reviewer_words,
     spent_facts,
     spent_words,
     suggest_limit,
@@ -198,6 +199,7 @@ def _phase_row(phase: PhaseStatus) -> Row:
         "name": phase.name,
         "status": phase.status,
         "attempt": phase.attempt,
+        "reviewers": list(phase.reviewers),
         "step": phase.action,
         "by": phase.by,
         "at": phase.at,
@@ -216,7 +218,7 @@ def _state(phase: PhaseStatus) -> str:
         return action + (_signed(phase) if phase.has_feedback else f": {why}" if why else "")
     if action == "gate":
         reason = "" if phase.cause == "review" else f": {why}"
-        return f"waits for review{attempt}{reason}"
+        return f"waits for review{reviewer_words(phase.reviewers)}{attempt}{reason}"
     if action == "write":
         return f"to be written by a person: {', '.join(phase.agents)}{attempt}"
     if action == "run again":

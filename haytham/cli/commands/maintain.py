@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from haytham.app.workflows import BUILT_IN_TEMPLATE, TEMPLATES
 from haytham.cli.context import (
     ERROR,
     INVALID,
@@ -22,7 +23,7 @@ from haytham.cli.context import (
     sanitize,
 )
 from haytham.cli.options import complete_snapshots, session_option
-from haytham.cli.output import format_size, pluralize, snapshot_title, snapshot_to_json
+from haytham.cli.output import format_size, pluralize, reviewer_words, snapshot_title, snapshot_to_json
 from haytham.config.policy import KINDS
 from haytham.errors import HaythamError, Problem, UnknownFact
 
@@ -130,20 +131,39 @@ def _repair(context: AppContext, session: Session, facts: dict[str, str | None])
 
 @click.command
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    default=BUILT_IN_TEMPLATE,
+    help="The workflow to start from.  [default: idea-validation]",
+)
+@click.option(
+    "--reviewer",
+    "reviewers",
+    metavar="NAME",
+    multiple=True,
+    help="With rfc: who decides; may be given several times.  [default: you]",
+)
 @click.pass_obj
-def init(context: AppContext, /, folder: Path) -> None:
-    r"""Copy the built-in workflow to DIR, to edit it.
+def init(context: AppContext, /, folder: Path, template: str, reviewers: tuple[str, ...]) -> None:
+    r"""Copy a workflow to DIR, to edit it.
 
-    It runs with --workflow DIR.
+    It runs with --workflow DIR. minimal has one phase, idea-validation seven; rfc is for proposals: problem, options,
+    decision; post-mortem for incidents: timeline, causes, actions.
 
     \b
-    Example:
+    Examples:
       haytham init my_workflow && haytham run IDEA --workflow my_workflow
+      haytham init proposals --template rfc --reviewer ann --reviewer bob
     """
-    files = context.workspace.copy_workflow(folder)
-    options = f"edit {folder}/workflow.yaml and {folder}/agents/, then: haytham run IDEA --workflow {folder}"
-    facts: dict[str, Any] = {"folder": str(folder), "files": list(files)}
-    context.output("workflow", facts, options)
+    files = context.workspace.copy_workflow(folder, template=template, reviewers=reviewers)
+    workflow = context.workspace.graph(folder).workflow
+    then = f"haytham run {workflow.wording.subject.upper()} --workflow {folder}"
+    reviewed = [phase for phase in workflow.phases if phase.reviewers]
+    lines = [f"phase {one.number}, {one.name}, is reviewed{reviewer_words(one.reviewers)}" for one in reviewed]
+    facts: dict[str, Any] = {"folder": str(folder), "template": template, "files": list(files)}
+    text = "\n".join([*lines, f"edit {folder}/workflow.yaml and {folder}/agents/, then: {then}"])
+    context.output("workflow", facts, text)
 
 
 def _one(command: Callable[..., None]) -> Callable[..., None]:

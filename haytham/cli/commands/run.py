@@ -23,6 +23,7 @@ from haytham.cli.context import (
     WAITING,
     AppContext,
     UsageError,
+    ask,
     echo,
     sanitize,
 )
@@ -35,13 +36,17 @@ from haytham.cli.output import (
     one_line,
     redacted_lines,
     restore_words,
+    reviewer_words,
+    run_cost_words,
     setting_lines,
     snapshot_title,
     spent_facts,
     suggest_limit,
+    totals,
     unknown_words,
 )
-from haytham.errors import SnapshotNotFound
+from haytham.config.wording import SUBJECT
+from haytham.errors import InvalidIdea, SnapshotNotFound
 from haytham.session.spend_log import SpendSummary
 
 if TYPE_CHECKING:
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from haytham.app.session import Session
     from haytham.app.settings import RunSettings
     from haytham.engine.runner import RunResult
+    from haytham.usage import UsageTotal
 
 T = TypeVar("T")
 _FILE_ENDINGS = (".md", ".txt", ".markdown", ".rst")
@@ -83,10 +89,10 @@ class Failure:
         return "\n  ".join([f"{self.agent}: {one_line(self.message)}{where}", *listed])
 
 
-def print_result(context: AppContext, session: Session, result: RunResult) -> int:
+def print_result(context: AppContext, session: Session, result: RunResult, cost: UsageTotal) -> int:
     """Print in one line how the run ended and how to go on; return the exit code of that."""
     facts, sentence = describe_result(context, session, result)
-    context.output("run", facts, sentence)
+    context.output("run", {**facts, "cost": totals(cost)}, sentence)
     return _CODES.get(result.status, ERROR)
 
 
@@ -94,13 +100,16 @@ def describe_result(context: AppContext, session: Session, result: RunResult) ->
     """Return how a run ended and how to go on, for JSON and in one line."""
     status, failures = session.status(), [_failure(failure) for failure in session.failures(result)]
     following = _next(context, session, status, result, failures)
-    sentence = _sentence(session, status, result, failures) + (f": {following}" if following else "")
+    reading = f"haytham show{context.session_hint(session, '-s')}" if result.phase is None else None
+    command = following or reading
+    sentence = _sentence(session, status, result, failures) + (f": {command}" if command else "")
     facts = {
         "project": session.project_id,
         "session": session.session_id,
         "status": result.status,
         "phase": result.phase,
         "agents": list(result.agents),
+        "reviewers": list(_reviewers(status, result)),
         "why": result.reason,
         "errors": _errors(failures),
         "tracebacks": _tracebacks(failures),
@@ -115,16 +124,23 @@ def _phase_name(status: SessionStatus, number: int) -> str:
     return next((phase.name for phase in status.phases if phase.number == number), "")
 
 
+def _reviewers(status: SessionStatus, outcome: RunResult) -> tuple[str, ...]:
+    """Return who may review the phase that a run waits at, if not everybody."""
+    is_review = outcome.status == "waiting" and not outcome.agents
+    return next((phase.reviewers for phase in status.phases if is_review and phase.number == outcome.phase), ())
+
+
 def _sentence(session: Session, status: SessionStatus, outcome: RunResult, failures: list[Failure]) -> str:
     """Return what happened, up to where the command to go on follows."""
     name = f"session {session.id}"
     if outcome.phase is None:
-        return f"{name} is {outcome.status}"
+        return f"{name} is {outcome.status}; read its last page with"
     where = f"phase {outcome.phase}, {_phase_name(status, outcome.phase)}"
     if outcome.status == "waiting":
         prefix = session.documents.prefix
         written = outcome.reason.replace(prefix, f"{AppContext.base}/{prefix}")
-        return f"{where}: {written}; then" if outcome.agents else f"{where}, waits for review"
+        waits = f"{where}, waits for review{reviewer_words(_reviewers(status, outcome))}"
+        return f"{where}: {written}; then" if outcome.agents else waits
     if outcome.status == "failed":
         causes = [*map(str, failures)] or [outcome.reason]
         return f"{where}, failed: " + _break(failures).join([*causes, "try again with"])
@@ -228,15 +244,21 @@ def run_session(  # noqa: PLR0913 - what is run, for whom, and how agents are ca
 ) -> None:
     """Run a session, ask at its gates if a person is there to answer, and exit with the code of the result."""
     by, view = session.acting_user(user), ProgressView(context.options)
+    before = session.cost().spending.summary.total
     while True:
         how: dict[str, Any] = {"by": by, "approve_all": yes, "settings": settings, "retry": retry, "anyway": anyway}
         result = _run(context, session, view, how)
         retry = None
         if result.status != "waiting" or not context.can_ask():
             break
+        if result.phase is not None and not (result.agents or session.phase(result.phase).may_review(by)):
+            break
         if not prompt_for_decision(session, result, by, seen=view.seen):
             break
-    code = print_result(context, session, result)
+    total = session.cost().spending.summary.total
+    if view.models or total.calls > before.calls:
+        context.info(run_cost_words(total - before, total))
+    code = print_result(context, session, result, total - before)
     print_hints(context, session, result, view.models)
     raise click.exceptions.Exit(code)
 
@@ -310,8 +332,9 @@ _WHO = "Who you are, also at later gates; else HAYTHAM_USER, git's user.email, t
 def run(context: AppContext, /, idea: str | None, yes: bool, **given: Any) -> None:  # noqa: FBT001 - click's switch
     r"""Take an idea through the phases.
 
-    The idea is given as text, as a file, or as - for standard input. HAYTHAM_MODEL names a model where --model does
-    not. HAYTHAM_MAX_OUTPUT_TOKENS says how long an answer may be, whatever agents' files say.
+    The idea is given as text, as a file, or as - for standard input; in a terminal it is asked for. HAYTHAM_MODEL names
+    a model where --model does not. HAYTHAM_MAX_OUTPUT_TOKENS says how long an answer may be, whatever agents' files
+    say.
 
     \b
     Examples:
@@ -324,7 +347,7 @@ def run(context: AppContext, /, idea: str | None, yes: bool, **given: Any) -> No
     """
     settings = parse_model_options(given, starts=True)
     about = {name: given[name] for name in ("workflow", "mode", "name", "project", "user")}
-    session = context.workspace.start(read_idea(idea), **about, settings=settings)
+    session = context.workspace.start(_idea(context, idea, **about), **about, settings=settings)
     context.info(f"session {session.id}")
     run_session(context, session, settings, yes=yes, user=given["user"])
 
@@ -424,33 +447,45 @@ def retry(
     run_session(context, session, settings, yes=False, user=user, retry=phase, anyway=anyway)
 
 
-def read_idea(given: str | None) -> str | None:
+def _idea(
+    context: AppContext, given: str | None, *, workflow: str | None, project: str | None, **_about: Any
+) -> str | None:
+    """Return the idea that a command was given; ask for it if a session of a new project is without one."""
+    if workflow is None and given is not None:
+        return read_idea(given)
+    subject = context.workspace.subject(workflow)
+    if given is None and project is None and context.can_ask():
+        given = str(ask(f"your {subject}, in a sentence"))
+    return read_idea(given, subject)
+
+
+def read_idea(given: str | None, subject: str = SUBJECT) -> str | None:
     """Return the idea: from standard input, a file, or the text itself; None if none was given."""
     if given is None:
         return None
     if not given.strip():
-        raise UsageError("the idea is empty; say it in a sentence")
+        raise InvalidIdea(empty=True, subject=subject)
     if given == "-":
-        return _decoded(sys.stdin.buffer.read(), "standard input")
+        return _decoded(sys.stdin.buffer.read(), "standard input", subject)
     path = Path(given)
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except (OSError, ValueError):  # too long for a name, or with a character that no name has
         return given
     if is_file:
-        return _decoded(path.read_bytes(), given)
+        return _decoded(path.read_bytes(), given, subject)
     if is_folder:
-        raise UsageError(f"{given} is a folder; name a file, or say the idea in a sentence")
+        raise UsageError(f"{given} is a folder; name a file, or say the {subject} in a sentence")
     if given.endswith(_FILE_ENDINGS) and not any(letter.isspace() for letter in given):
-        raise UsageError(f"there is no file {given}; name one that is there, or say the idea in a sentence")
+        raise UsageError(f"there is no file {given}; name one that is there, or say the {subject} in a sentence")
     return given
 
 
-def _decoded(data: bytes, where: str) -> str:
+def _decoded(data: bytes, where: str, subject: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UsageError(f"{where} is not UTF-8 text; save the idea as UTF-8") from None
+        raise UsageError(f"{where} is not UTF-8 text; save the {subject} as UTF-8") from None
 
 
 def read_input(given: str | None) -> str | None:
