@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _LONGEST_QUOTE = 80
 _MOST_IDS = 8
@@ -507,12 +507,14 @@ class HistoryDisabled(HaythamError, RuntimeError):
 
 
 class MergeConflict(HaythamError, RuntimeError):
-    """Both sides of a merge changed the same documents."""
+    """Both sides of a merge changed the same lines or table rows: how many places, by document. Nothing was merged."""
 
-    def __init__(self, documents: Sequence[str]) -> None:
-        self.documents = tuple(documents)
-        listed = "".join(f"\n  {path}" for path in documents)
-        super().__init__(f"both sessions have changed these documents; nothing was merged:{listed}")
+    def __init__(self, conflicts: Mapping[str, int]) -> None:
+        self.conflicts = dict(conflicts)
+        counts = (f"{count} conflict{'s' * (count > 1)}" for count in conflicts.values())
+        listed = "".join(f"\n  {path}: {count}" for path, count in zip(conflicts, counts, strict=True))
+        ways = "in a terminal haytham merge opens them in your editor; --ours or --theirs decides all of them"
+        super().__init__(f"both sessions have changed the same lines; nothing was merged; {ways}:{listed}")
 
 
 class LockTimeout(HaythamError, TimeoutError):

@@ -87,6 +87,8 @@ _TYPES = (
     EventType(
         "settings_changed", "model, limits or recording of a session were changed", _SETTINGS, frozenset(_SETTINGS)
     ),
+    EventType("session_renamed", "a session got a display name, or lost it", {"name": _MAYBE_TEXT}),
+    EventType("session_archived", "a session was archived, or brought back", {"archived": (bool,)}),
     EventType(
         "run_ended", "a run ended, with its status and the phase it ended at", {"status": _TEXT, "phase": _MAYBE_NUMBER}
     ),

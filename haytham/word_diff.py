@@ -117,7 +117,7 @@ def word_diff(before: str, after: str) -> WordDiff:
     """Compare two texts by lines, and lines that changed by words. An empty text has no lines."""
     old, new = (text.split("\n") if text else [] for text in (before, after))
     lines: list[DiffLine] = []
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
         numbers, new_numbers = range(start, end), range(new_start, new_end)
         pairs = zip(numbers, new_numbers, strict=True) if tag == "equal" else _paired(old, new, numbers, new_numbers)
         lines += [_line(old, new, at, new_at) for at, new_at in pairs]
@@ -219,7 +219,7 @@ def _spans(old: str, new: str) -> Iterator[Span]:
 def _changes(old: str, new: str) -> Iterator[tuple[str, str]]:
     """Yield the parts of two lines, equal ones as pairs of the same."""
     words, new_words = _WORD.findall(old), _WORD.findall(new)
-    for _, start, end, new_start, new_end in SequenceMatcher(None, words, new_words, autojunk=False).get_opcodes():
+    for _, start, end, new_start, new_end in SequenceMatcher(None, words, new_words).get_opcodes():
         yield "".join(words[start:end]), "".join(new_words[new_start:new_end])
 
 

@@ -35,4 +35,4 @@ def test_a_call_has_the_effects_of_its_command(workspaces, name):
 
 def test_every_command_has_a_call():
     """Each command of the command table, and each other name of one, has a call of haytham.app."""
-    assert {*COMMANDS, "snapshots", "list-checkpoints"} == set(CALLS)
+    assert {*COMMANDS, "snapshots", "list-checkpoints", "discard"} == set(CALLS)

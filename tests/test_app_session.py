@@ -19,6 +19,7 @@ from haytham.errors import (
     InvalidIdea,
     InvalidProject,
     InvalidRequest,
+    MergeConflict,
     NoPhaseToRun,
     NoSession,
     NotFound,
@@ -499,14 +500,57 @@ def test_a_session_at_a_snapshot_is_read_and_not_changed(session):
 
 
 def test_a_fork_is_merged_back(session):
-    """Phases of a fork that changed replace those of the session; others stay."""
+    """Texts of a fork that changed are merged, their gate opens, and a snapshot undoes that; others stay."""
     child = session.fork(name="cheaper", purpose="half the price")
     edit(child.folder / "phase_2_market/count.md", "no request", "half the price")
     result = session.merge(child, [1, 2])
     assert (result.merged, result.unchanged) == ((2,), (1,))
     assert "half the price" in session.output("count").text
-    child.discard()
-    assert [one.id for one in Workspace("projects").list()] == [session.id]
+    assert (result.opened, result.problems, [page.agent for page in result.pages]) == ((2,), (), ["count"])
+    session.restore(result.recovery)
+    assert "half the price" not in session.output("count").text
+
+
+def test_conflicts_of_a_merge_are_resolved_in_an_editor(session):
+    """The editor gets each page with both versions; without one MergeConflict is raised, and nothing changes."""
+    child = session.fork(name="cheaper")
+    for one, words in ((session, "my words"), (child, "his words")):
+        edit(one.folder / "phase_2_market/count.md", "no request", words)
+    with pytest.raises(MergeConflict):
+        session.merge(child, [2])
+
+    def choose(page, line):
+        text = page.read_text(encoding="utf-8")
+        assert text.split("\n")[line - 1].startswith("<<<<<<< ")
+        start, end = text.index("<<<<<<< "), text.index(">>>>>>> cheaper\n") + len(">>>>>>> cheaper\n")
+        page.write_text(text[:start] + "both words\n" + text[end:], encoding="utf-8")
+
+    result = session.merge(child, [2], open_editor=choose)
+    assert (result.problems, "both words" in session.output("count").text) == ((), True)
+
+
+def test_a_decision_that_was_typed_is_bound_before_a_merge(session):
+    """It was made on the text before: the merged text waits for review, whatever stands in the file."""
+    child = session.fork(name="cheaper")
+    edit(child.folder / "phase_2_market/count.md", "no request", "half the price")
+    edit(session.folder / "phase_2_market/user_feedback.md", "- Approved: -", "- Approved: true")
+    result = session.merge(child, [2])
+    assert [decision.decision for decision in result.editor.bound] == ["approved"]
+    assert session.review(2).decision is None
+
+
+def test_a_session_is_named_archived_and_deleted(session):
+    """The name finds it; archived it is chosen only by name; deleted it is gone, and a dry run deletes nothing."""
+    workspace, child = Workspace("projects"), session.fork(name="cheaper")
+    child.set_name("Half the price")
+    assert (workspace.session("Half the price").id, child.name) == (child.id, "Half the price")
+    child.archive()
+    assert [one.id for one in workspace.list(archived=True)] == [child.id]
+    assert workspace.session().id == session.id
+    child.archive(undo=True)
+    assert workspace.list(archived=True) == []
+    assert child.delete(dry_run=True) == child.delete()
+    assert [one.id for one in workspace.list()] == [session.id]
 
 
 def test_a_lost_manifest_is_rebuilt(session):

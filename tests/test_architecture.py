@@ -21,7 +21,7 @@ ENVIRONMENT = {"config/settings.py", "app/settings.py", "app/trust.py"}  # value
 FLOORS = [
     {"text"},
     {"cache", "errors", "clock", "redact", "resources", "sandbox", "usage", "yaml_loader"},
-    {"validation", "word_diff"},
+    {"text_merge", "validation", "word_diff"},
     {"storage"},
     {"handlers", "logs", "markdown"},
     {"events"},

@@ -1,6 +1,8 @@
-"""`fork`, `diff`, `merge` and `discard`: a fork is a session of its own, and never touches the one it comes from."""
+"""`fork`, `diff` and `merge`: a fork is a session of its own, and never touches the one it comes from."""
 
 from __future__ import annotations
+
+import sys
 
 import pexpect
 import pytest
@@ -115,8 +117,6 @@ def test_a_fork_may_have_a_model_and_a_workflow_of_its_own(here):
         ("merge nothing --phase 1", "no session matches 'nothing'"),
         ("merge rain", "Missing option '--phase'"),
         ("merge rain --phase 1", "20"),
-        ("discard", "say which fork is to go; haytham list shows all sessions"),
-        ("discard rain --yes", "session to discard: found"),
     ],
 )
 def test_a_mistake_gets_one_sentence(second_gate, words, sentence):
@@ -149,10 +149,13 @@ def test_diff_shows_what_changed_since_a_snapshot(here):
     said = haytham("diff", "2", cwd=here)
     assert said.code == 0
     assert frozen(said.out).startswith(
-        "from: snapshot 2, <session>, of session <session>\nto:   session <session> as it is\n\n--- phase_1_concept/"
+        "from: snapshot 2, <session>, of session <session>\nto:   session <session> as it is\n\n"
+        "phase_1_concept/concept_expansion.md  [-snapshot 2-] {+<session>+}\n@@ -"
     )
-    assert "\n-## Problem\n+## The problem\n" in said.out
-    assert haytham("diff", "2", "--quiet", cwd=here).out.startswith("--- phase_1_concept/concept_expansion.md before\n")
+    assert "\n## [-Problem-]{+The problem+}\n" in said.out
+    assert haytham("diff", "2", "--quiet", cwd=here).out.startswith(
+        "phase_1_concept/concept_expansion.md  [-snapshot 2-]"
+    )
     assert haytham("diff", "2", "--stat", "-q", cwd=here).out == f"{CONCEPT}  +1 -1\n1 document, +1 -1; 0 fields\n"
 
 
@@ -166,6 +169,9 @@ def test_diff_compares_snapshots_and_sessions_of_a_project(here):
     assert (both["kind"], both["version"], both["old_status"], both["new_status"]) == ("diff", 1, "waiting", "waiting")
     assert both["old"]["session"] == both["new"]["session"] == name
     assert MARKET in both["added"]
+    whole = haytham("diff", "1", "2", "-s", name, "--all", "--json", cwd=here).json
+    hidden = set(whole["added"]) - set(both["added"])
+    assert {path.split("/")[1] for path in hidden} == {"tasks", "presented"}
     mixed = haytham("diff", both["old"]["snapshot"], "cheap", "--json", cwd=here).json
     assert (mixed["new"], list(mixed["texts"])) == ({"session": "cheaper", "snapshot": None}, [CONCEPT])
     sessions = haytham("diff", "cheaper", name[-6:], "--json", cwd=here).json
@@ -181,6 +187,14 @@ def test_diff_says_when_nothing_differs(here):
     assert (refused.code, "say what to compare session" in refused.err) == (2, True)
 
 
+def test_diff_says_when_only_records_differ(here):
+    """Times, digests, ids, tasks and copies are shown with `--all`, and that there are some is told."""
+    forked(here)
+    plain, whole = (haytham("diff", first(here).name, "cheap", *words, cwd=here).out for words in ((), ("--all",)))
+    assert plain.endswith("\n\nonly times, digests, tasks and copies differ; --all shows them\n")
+    assert "\nmanifest.forked_from: " in whole
+
+
 def test_diff_stays_in_a_project(here):
     """A session of another project has nothing to do with this one."""
     haytham("run", "Lend ladders", cwd=here)
@@ -192,84 +206,109 @@ def test_diff_stays_in_a_project(here):
     ("changes", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
 def test_colours_are_for_terminals(here, changes, is_coloured):
-    """In a terminal what came is green and what went is red, unless NO_COLOR or a dumb terminal says otherwise."""
+    """In a terminal words are green or red, unless NO_COLOR or a dumb terminal says otherwise: then they are marked."""
     edit(first(here) / CONCEPT, "\n## Problem\n", "\n## The problem\n")
     child = terminal(here, "diff", "1", **changes)
     said = child.read()
-    assert ("\x1b[31m-## Problem" in said, "\x1b[" in said) == (is_coloured, is_coloured)
+    assert ("## \x1b[31mProblem\x1b[0m" in said, "\x1b[" in said) == (is_coloured, is_coloured)
+    assert ("## [-Problem-]{+The problem+}" in said) is not is_coloured
 
 
 # Merges.
 
 
-def test_merge_takes_whole_phases_into_the_parent(here):
-    """Phases that only the fork has changed replace those of the session it comes from; others stay, and are told."""
+def test_merge_changes_texts_of_the_parent(here):
+    """Texts that only the fork has changed are the parent's now, and wait for review; others are told."""
     fork = forked(here, name="cheaper")
     edit(fork / MARKET, "# Market Research", "# Markets in Lyon")
     said = haytham("merge", "cheaper", "--phase", "2", "--phase", "1", cwd=here)
     assert frozen(said.out) == (
-        "phase 2, Market Research, is now that of cheaper\n"
-        "phase 1, Concept Expansion, stays: there is nothing new in cheaper\n"
-        "to go on: haytham resume <session>\n"
+        "phase 2, Market Research: merged with cheaper, waits for review\n"
+        "phase 1, Concept Expansion: nothing new in cheaper\n"
+        "to see what changed: haytham diff <session> -s <session>\n"
+        "to undo the merge: haytham restore <session>\n"
+        "to go on: haytham review 2 -s <session>\n"
     )
-    assert (first(here) / MARKET).read_bytes() == (fork / MARKET).read_bytes()
+    assert text(first(here)) == text(fork)
     answer = haytham("merge", "cheaper", "--phase", "2", "--json", cwd=here).json
     assert (answer["kind"], answer["phases"], answer["unchanged"]) == ("merge", [], [2])
 
 
-def test_merge_is_refused_where_both_have_changed(here):
-    """Where both sessions changed a phase, nothing is merged: exit 1 with the list of documents."""
-    fork = forked(here)
-    edit(fork / MARKET, "# Market Research", "# Markets in Lyon")
+def text(folder):
+    """What an agent wrote in phase 2."""
+    return (folder / MARKET).read_text(encoding="utf-8").partition("## Output")[2]
+
+
+@pytest.fixture
+def conflict(here):
+    """A fork and its parent that have both changed the title of the page of phase 2."""
+    edit(forked(here) / MARKET, "# Market Research", "# Markets in Lyon")
     edit(first(here) / MARKET, "# Market Research", "# Markets in Graz")
-    before = files(first(here))
-    refused = haytham("merge", "cheaper", "--phase", "2", cwd=here)
-    assert (refused.code, refused.out) == (1, "")
-    told = f"haytham: both sessions have changed these documents; nothing was merged:\n  {MARKET}\n"
-    assert refused.err == told
-    assert files(first(here)) == before
+    return here
+
+
+def test_merge_is_refused_where_nobody_can_resolve_conflicts(conflict):
+    """Without a terminal nothing is merged: exit 8 with the documents and how many places of them."""
+    before = files(first(conflict))
+    refused = haytham("merge", "cheaper", "--phase", "2", cwd=conflict)
+    assert (refused.code, refused.out) == (8, "")
+    assert refused.err.startswith("haytham: both sessions have changed the same lines; nothing was merged; ")
+    assert refused.err.endswith(f"--ours or --theirs decides all of them:\n  {MARKET}: 1 conflict\n")
+    assert files(first(conflict)) == before
+    asked = haytham("merge", "cheaper", "--phase", "2", "--json", cwd=conflict)
+    assert (asked.json["exit_code"], asked.json["problems"]) == (8, [f"{MARKET}: 1"])
+
+
+@pytest.mark.parametrize(("side", "title"), [("--ours", "# Markets in Graz"), ("--theirs", "# Markets in Lyon")])
+def test_merge_takes_a_side(conflict, side, title):
+    """An option decides all conflicts."""
+    assert haytham("merge", "cheaper", "--phase", "2", side, cwd=conflict).code == 0
+    assert f"\n{title}: market intelligence\n" in text(first(conflict))
+
+
+EDITOR = """
+import sys
+from pathlib import Path
+
+(path,) = map(Path, sys.argv[1:])
+text = path.read_text()
+start, end = text.index("<<<<<<< "), text.index(">>>>>>> cheaper\\n") + len(">>>>>>> cheaper\\n")
+assert "# Markets in Graz: market intelligence\\n=======\\n# Markets in Lyon: market intelligence\\n" in text[start:end]
+path.write_text(text[:start] + "# Both: market intelligence\\n" + text[end:])
+"""
+
+
+@pytest.mark.parametrize("resolves", [True, False])
+def test_merge_opens_conflicts_in_the_editor(conflict, resolves):
+    """In a terminal the page is opened with both versions marked; it cannot be approved until a person has chosen."""
+    (conflict / "editor.py").write_text(EDITOR if resolves else "", encoding="utf-8")
+    editor = f"{sys.executable} {conflict / 'editor.py'}"
+    child = terminal(conflict, "merge", "cheaper", "--phase", "2", EDITOR=editor)
+    said = child.read()
+    child.close()
+    assert (child.exitstatus, "found the markers of a git conflict" in said) == ((0, False) if resolves else (8, True))
+    assert "phase 2, Market Research: merged with cheaper, waits for review" in said
+    approved = haytham("approve", "-s", first(conflict).name, cwd=conflict)
+    assert (approved.code, "\n# Both: market intelligence\n" in text(first(conflict))) == (
+        0 if resolves else 6,
+        resolves,
+    )
+
+
+def test_an_editor_that_fails_leaves_the_conflicts_marked(conflict):
+    """The page says what is left to resolve, and the way back is there."""
+    child = terminal(conflict, "merge", "cheaper", "--phase", "2", EDITOR="false")
+    said = child.read()
+    assert "the conflicts stay marked in the page, which cannot be approved with them" in said
+    assert "\n>>>>>>> cheaper\n" in text(first(conflict))
+    assert haytham("recover", "--latest", "-s", first(conflict).name, cwd=conflict).code == 0
+    assert ">>>>>>> cheaper" not in text(first(conflict))
 
 
 def test_merge_goes_where_it_is_told(here):
-    """With -s phases go into any other session of the project, also from the parent into a fork."""
+    """With -s texts go into any other session of the project, also from the parent into a fork."""
     forked(here)
     edit(first(here) / MARKET, "# Market Research", "# Markets in Graz")
     said = haytham("merge", first(here).name, "--phase", "2", "-s", "cheaper", cwd=here)
-    assert said.out.startswith("phase 2, Market Research, is now that of 2")
+    assert said.out.startswith("phase 2, Market Research: merged with 2")
     assert "Markets in Graz" in (here / SESSIONS / "cheaper" / MARKET).read_text(encoding="utf-8")
-
-
-# The end of a fork.
-
-
-def test_discard_removes_a_fork_and_only_it(here):
-    """The fork, its snapshots and the bytes that only it had are gone; all else is as it was."""
-    before = files(here / "projects" / "rain_barrels" / "history" / "blobs"), files(first(here))
-    forked(here, "1")
-    said = haytham("discard", "cheaper", "--yes", cwd=here)
-    assert (said.code, said.out) == (0, "fork rain_barrels/cheaper is gone\n")
-    assert (files(here / "projects" / "rain_barrels" / "history" / "blobs"), files(first(here))) == before
-    assert haytham("list", cwd=here).out.count("\n") == 1
-
-
-def test_discard_needs_a_word_where_nobody_can_be_asked(here):
-    """Without a terminal only `--yes` removes a fork; one that has forks itself stays until they are gone."""
-    fork = forked(here, "1")
-    refused = haytham("discard", "cheaper", cwd=here)
-    assert refused.code == 2
-    assert refused.err.endswith("say that you mean it: haytham discard rain_barrels/cheaper --yes\n")
-    forked(here, "-s", "cheaper", name="cheapest")
-    refused = haytham("discard", "rain_barrels/cheaper", "--yes", cwd=here)
-    assert (refused.code, "discard first: cheapest" in refused.err, fork.is_dir()) == (2, True, True)
-
-
-def test_discard_asks_in_a_terminal(here):
-    """In a terminal it says what would go and asks; anything but a yes leaves all as it is."""
-    fork = forked(here, "1")
-    for answer, is_there in (("n", True), ("y", False)):
-        child = terminal(here, "discard", "cheaper")
-        child.expect(r"remove fork rain_barrels/cheaper for good, with \d+ documents and 1 snapshot\?")
-        child.sendline(answer)
-        child.expect("nothing was removed" if is_there else "is gone")
-        child.expect(pexpect.EOF)
-        assert fork.exists() == is_there

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import rounds
 from haytham import clock
 from haytham.config.workflow import shipped_workflow
-from haytham.history.compare import Change, CompareSide, _differences, compare
+from haytham.history.compare import Change, CompareSide, TextChange, _differences, compare
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
 from haytham.session import SessionDocuments
@@ -277,6 +277,13 @@ def test_an_attempt_that_was_put_aside_tells_only_its_decision():
     assert (set(comparison.added), comparison.texts) == (documents.keys(), {})
 
 
+def test_texts_are_there_in_whole_to_be_compared_by_words():
+    """Each text that is compared line by line has both its versions, with LF; notes have none."""
+    comparison = compare(one("notes.txt", b"a\r\nb"), one("notes.txt", b"a\nc"))
+    assert comparison.contents == {"notes.txt": TextChange("a\nb", "a\nc")}
+    assert compare(one("photo.png", b"\xff"), one("photo.png", b"a")).contents == {}
+
+
 @pytest.mark.parametrize("folder", [MARKET, f"{MARKET}/attempts/1"])
 def test_presented_copies_come_and_go_and_nothing_more_is_said_of_them(folder):
     """They repeat what outputs say."""
@@ -284,6 +291,23 @@ def test_presented_copies_come_and_go_and_nothing_more_is_said_of_them(folder):
     assert compare(one(path, an_output()), one(path, an_output(text="other"))).is_empty
     comparison = compare(one(path, an_output()), one(path, None))
     assert (comparison.removed, comparison.texts, pairs(comparison)) == ((path,), {}, {})
+
+
+def test_without_records_times_digests_and_tasks_are_left_out():
+    """What a person reads stays: texts, statuses, decisions; a time that the caller stores is a value like others."""
+    folder = f"{MARKET}/attempts/1/"
+    old = {f"{MARKET}/a.md": an_output(), f"{MARKET}/tasks/a.md": a_task(), "state.md": a_state()}
+    new = {f"{MARKET}/a.md": an_output(agent_digest=DIGESTS[1], executed="2024-11-25T10:00:00Z", model="n", text="new")}
+    new |= {f"{MARKET}/tasks/a.md": a_task(prompt="Write more."), f"{MARKET}/presented/a.md": an_output()}
+    new |= {f"{folder}tasks/a.md": a_task(), f"{folder}a.md": an_output()}
+    new |= {"state.md": a_state(fields__collected={"date": "2024-11-24T10:00:00Z"})}
+    comparison = compare(CompareSide(old, "waiting"), CompareSide(new, "waiting"))
+    shown = comparison.without_records
+    names = {"state.fields.collected.date", "output.2.a.model"}
+    assert (pairs(shown).keys(), shown.added, list(shown.texts)) == (names, (f"{folder}a.md",), [f"{MARKET}/a.md"])
+    assert shown.contents == {f"{MARKET}/a.md": TextChange("text", "new")}
+    assert {"output.2.a.agent_digest", "output.2.a.executed"} <= pairs(comparison).keys()
+    assert set(comparison.added) - set(shown.added) == {f"{folder}tasks/a.md", f"{MARKET}/presented/a.md"}
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_effects_are_the_same_in_every_folder(workspaces, tmp_path, name):
 def test_every_command_has_a_scenario():
     """Each command of the command table, and each other name of one, is tried in a scenario that does its work."""
     tried = {scenario.words[0] for scenario in SCENARIOS if scenario.words}
-    assert {*COMMANDS, "snapshots", "list-checkpoints"} <= tried
+    assert {*COMMANDS, "snapshots", "list-checkpoints", "discard"} <= tried
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,10 +11,10 @@ import pytest
 from conftest import SOAK, rounds
 from haytham import History
 from haytham.session import SessionDocuments
-from haytham.session.plan import summarize
+from haytham.session.plan import SessionPlan, summarize
 from support.history_workers import (
-    FOLDERS,
     again,
+    approve,
     copied,
     fails,
     is_sound,
@@ -29,6 +29,7 @@ from support.history_workers import (
     text_of,
     tree,
     whole,
+    work,
     write,
 )
 from support.subprocess_workers import fail_at, runs_to_its_end
@@ -71,9 +72,14 @@ def kept(session):
 def forked(origin, tmp_path_factory):
     """The session with a fork that has worked on."""
     session = copied(origin, tmp_path_factory.mktemp("forked") / "projects")
+    work(session, 1, "one\n\nand all")
+    approve(session, 1)
+    work(session, 2, "two")
     fork = History(session).fork(name="f")
+    write(session, 1, "one of mine\n\nand all")
+    write(fork, 1, "one\n\nand all of his")
     write(fork, 2, "his")
-    put(fork, f"{FOLDERS[2]}/attempts/1/b.md", "an attempt")
+    work(fork, 3, "his three")
     return session
 
 
@@ -94,7 +100,7 @@ def prune(session):
 
 
 def merge(session):
-    past(session).merge("f", [2])
+    past(session).merge("f", [1, 2, 3])
 
 
 def discard(session):
@@ -133,11 +139,6 @@ def documents(session):
     """All documents and folders of a session, once it was opened."""
     summarize(again(session).read())
     return tree(place(session))
-
-
-def without_manifest(session):
-    found = documents(session)
-    return {path: data for path, data in found.items() if path != "session_manifest.md"}
 
 
 # Each act, killed or failed at any step.
@@ -198,13 +199,22 @@ def check_prune(trial, before):
     assert is_sound(trial)
 
 
+def pages(session):
+    """The texts of all phases, once the session was opened; None where there is none."""
+    view = again(session).read()
+    return [dict(view.texts(phase)) for phase in view.phases]
+
+
 def check_merge(trial, before, after):
-    """All documents of the phase are this one's or all are the other's; the next merge brings the other's."""
-    assert without_manifest(trial) in (before, after)
+    """Each page is the old or the merged one; the next merge makes all of them the merged ones, with open gates."""
+    found = pages(trial)
+    assert all(page in (old, new) for page, old, new in zip(found, before, after, strict=True))
     assert is_sound(trial)
-    past(trial).merge("f", [2])
-    assert without_manifest(trial) == after
-    assert text_of(trial, 2) == "his"
+    past(trial).merge("f", [1, 2, 3])
+    plan = SessionPlan(again(trial).read())
+    assert pages(trial) == after == [{"a": "one of mine\n\nand all of his"}, {"b": "his"}, {"c": "his three"}]
+    assert [entry.next_action.action for entry in plan.phases] == ["gate", "gate", "gate"]
+    assert (past(trial).merge("f", [1, 2, 3]).pages, is_sound(trial)) == ((), True)
 
 
 def check_discard(trial, parent):
@@ -262,11 +272,11 @@ def test_a_kill_at_any_step_of_a_prune_leaves_no_record_without_its_bytes(kept, 
 
 @pytest.mark.soak
 def test_a_kill_at_any_step_of_a_merge_leaves_the_old_or_the_new(forked, tmp_path):
-    """A phase is this session's or the other's, as a whole."""
+    """A page is the old or the merged one, never half, and the same merge ends what was begun."""
     after = copied(forked, tmp_path / "after")
     merge(after)
     for trial in killed(forked, tmp_path, merge):
-        check_merge(trial, without_manifest(forked), without_manifest(after))
+        check_merge(trial, pages(forked), pages(after))
 
 
 @pytest.mark.soak
@@ -321,13 +331,13 @@ def test_a_call_that_fails_in_a_fork_leaves_all_or_none_of_it(session, tmp_path,
 
 
 @pytest.mark.soak
-@CALLS
+@pytest.mark.parametrize("call", ["fsync", "replace"])  # it renames nothing
 def test_a_call_that_fails_in_a_merge_leaves_the_old_or_the_new(forked, tmp_path, monkeypatch, call):
     """A merge that failed can be tried again."""
     after = copied(forked, tmp_path / "after")
     merge(after)
     for trial, _ in failed(forked, tmp_path, monkeypatch, merge, call):
-        check_merge(trial, without_manifest(forked), without_manifest(after))
+        check_merge(trial, pages(forked), pages(after))
 
 
 # Whole loops, killed at random.

@@ -1,4 +1,4 @@
-"""A fork: a session of its own that begins where another was, whole phases taken from it, and its end."""
+"""A fork: a session of its own that begins where another was, and its end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from functools import partial
 import pytest
 
 from haytham import History, ProjectManager, clock
-from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, InvalidDocument, MergeConflict, NotFound
+from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, NotFound
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
 from haytham.session.plan import summarize
 from haytham.storage import FileStore
 from support.history_workers import (
-    FOLDERS,
     PATHS,
     again,
-    approve,
+    all_of,
     blobs,
     copied,
     new_session,
@@ -50,15 +49,6 @@ def origin(tmp_path_factory):
 @pytest.fixture
 def session(origin, tmp_path):
     return copied(origin, tmp_path / "projects")
-
-
-def all_of(session):
-    """Everything there is of a session: documents, records, and what is remembered beside them."""
-    history = session.store.base / session.project_id / "history"
-    name = session.session_id
-    branch, pins = history / "branches" / f"{name}.jsonl", history / "pins" / name
-    said = branch.read_bytes() if branch.exists() else None
-    return whole(place(session)), whole(records(session)), said, whole(pins)
 
 
 # Forking.
@@ -230,136 +220,9 @@ def test_a_fork_takes_hardly_any_bytes(session):
     assert len({path: path.read_bytes() for path in blobs(session)}.items() - before.items()) == 1
 
 
-# Merging.
-
-
 @pytest.fixture
 def fork(session):
     return past(session).fork(name="f")
-
-
-def test_what_only_the_other_has_changed_is_taken(session, fork):
-    """A phase comes over whole: outputs, record, review and attempts; the manifest shows it, the other is untouched."""
-    work(fork, 2, "his")
-    approve(fork, 2)
-    put(fork, f"{FOLDERS[2]}/attempts/1/b.md", "an attempt")
-    before = all_of(fork)
-    assert past(session).merge("f", [1, 2, 3]) == [2]
-    assert tree(place(session) / FOLDERS[2]) == tree(place(fork) / FOLDERS[2])
-    assert summarize(again(session).read()).completed_phases == [1, 2]
-    assert all_of(fork) == before
-    assert [one.kind for one in past(session).list()] == ["manual"]
-    assert past(session).verify() == []
-
-
-def test_what_only_this_session_has_changed_is_kept(session, fork):
-    """A phase that the other left as it was stays as it is here."""
-    work(session, 2, "mine")
-    write(fork, 1, "his one")
-    assert past(session).merge(fork, [1, 2]) == [1]
-    assert (text_of(session, 1), text_of(session, 2)) == ("his one", "mine")
-    assert past(session).merge(fork, [2, 3]) == []
-
-
-def test_what_both_have_changed_stops_a_merge(session, fork):
-    """The list of those documents is told, and nothing is merged, of other phases neither."""
-    write(fork, 1, "his one")
-    work(session, 2, "mine")
-    work(fork, 2, "his")
-    before = all_of(session)
-    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md") as caught:
-        past(session).merge(fork, [1, 2])
-    assert PATHS[2] in caught.value.documents
-    assert all(path.startswith(f"{FOLDERS[2]}/") for path in caught.value.documents)
-    assert all_of(session) == before
-
-
-def test_what_both_have_made_alike_is_no_conflict(session, fork):
-    """The same bytes on both sides need no merge."""
-    put(session, f"{FOLDERS[3]}/notes.md", "the same")
-    put(fork, f"{FOLDERS[3]}/notes.md", "the same")
-    assert past(session).merge(fork, [3]) == []
-
-
-def test_what_the_other_has_removed_goes(session, fork):
-    """Documents and empty folders of a phase are the other's afterwards, and no more."""
-    (place(fork) / PATHS[2]).unlink()
-    (place(fork) / FOLDERS[2] / "empty").mkdir()
-    assert past(session).merge(fork, [2]) == [2]
-    assert tree(place(session) / FOLDERS[2]) == {"empty": None}
-
-
-def test_a_merge_goes_both_ways(session, fork):
-    """A fork takes what its parent has changed since."""
-    write(session, 2, "mine")
-    assert History(fork).merge(session, [2]) == [2]
-    assert text_of(fork, 2) == "mine"
-
-
-def test_siblings_and_grandchildren_are_merged_by_where_they_parted(session):
-    """Two forks of one session, and a fork of a fork: what each has changed since they parted counts."""
-    left, right = past(session).fork(name="left"), past(session).fork(name="right")
-    below = History(left).fork(name="below")
-    write(below, 1, "below one")
-    write(right, 2, "right two")
-    assert History(right).merge(below, [1, 2]) == [1]
-    assert (text_of(right, 1), text_of(right, 2)) == ("below one", "right two")
-    assert past(session).merge(below, [1]) == [1]
-    write(left, 2, "left two")
-    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md"):
-        past(right).merge(left, [2])
-
-
-def test_siblings_that_parted_at_different_moments_count_as_changed(session):
-    """Where two forks began with different texts of a phase nobody can tell who changed it: it is not guessed."""
-    early, late = past(session).fork("1", name="early"), past(session).fork(name="late")
-    with pytest.raises(MergeConflict, match=r"phase_2_two/b\.md"):
-        History(early).merge(late, [2])
-    assert History(early).merge(late, [1, 3]) == []
-
-
-def test_strangers_are_not_merged(session):
-    """Of two sessions that do not come from each other every phase that differs counts as changed by both."""
-    stranger = worked_session(session.store.base, name="stranger")
-    before = all_of(session)
-    with pytest.raises(MergeConflict):
-        past(session).merge(stranger, [2])
-    with pytest.raises(InvalidArgument, match="another one of project p"):
-        past(session).merge("s", [1])
-    with pytest.raises(InvalidArgument, match="another one of project p"):
-        past(session).merge(new_session(session.store.base, project="q"), [1])
-    with pytest.raises(NotFound, match="nobody"):
-        past(session).merge("nobody", [1])
-    assert all_of(session) == before
-
-
-@pytest.mark.parametrize("numbers", [[9], [1, 9], ["1"], [True], [1.0]])
-def test_only_phases_that_there_are_are_merged(session, fork, numbers):
-    """A phase that neither has is refused, and so are the others of the same call."""
-    write(fork, 1, "his one")
-    with pytest.raises(InvalidArgument, match="phase"):
-        past(session).merge(fork, numbers)
-    assert text_of(session, 1) == "one"
-
-
-def test_a_merge_is_refused_while_the_session_runs(session, fork):
-    """This one's documents are replaced, so that nobody else may be at work on it; the other may run."""
-    write(fork, 2, "his")
-    with session.store.run_lock(session_lock("p", "s")), pytest.raises(AlreadyRunning):
-        past(session).merge(fork, [2])
-    with session.store.run_lock(session_lock("p", "f")):
-        assert past(session).merge(fork, [2]) == [2]
-
-
-def test_a_fork_whose_first_snapshot_was_let_go_is_merged_by_its_fork_point(session):
-    """What the parent keeps for the fork's sake says as well what they were when they parted."""
-    fork = past(session).fork("1", name="f")
-    write(fork, 1, "his one")
-    past(fork).take()
-    past(fork).delete("1")
-    write(session, 2, "mine")
-    assert past(session).merge(fork, [1, 2]) == [1]
-    assert (text_of(session, 1), text_of(session, 2)) == ("his one", "mine")
 
 
 # The end of a fork.
@@ -397,28 +260,53 @@ def test_a_discarded_name_is_free_again(session, fork):
     assert (text_of(new, 2), len(History(new).list()), History(new).verify()) == ("two", 1, [])
 
 
-def test_what_is_no_fork_is_not_discarded(session, fork):
-    """Neither a session that was not forked, nor a fork that has forks, nor one that runs."""
-    below = History(fork).fork(name="below")
-    before = whole(session.store.base / "p")
-    with pytest.raises(InvalidArgument, match="not forked from another"):
-        past(session).discard()
-    with pytest.raises(InvalidArgument, match="discard first: below"):
+def test_any_session_that_does_not_run_can_be_deleted(session, fork):
+    """One that was not forked too, and one whose manifest cannot be read; one that does not exist is no session."""
+    put(fork, "session_manifest.md", "garbled")
+    with session.store.run_lock(session_lock("p", "f")), pytest.raises(AlreadyRunning):
         History(fork).discard()
-    with session.store.run_lock(session_lock("p", "below")), pytest.raises(AlreadyRunning):
-        History(below).discard()
-    with pytest.raises(HaythamError):
+    with pytest.raises(NotFound, match="nobody"):
         History(SessionDocuments(session.store, "p", "nobody")).discard()
-    assert whole(session.store.base / "p") == before
-    History(below).discard()
+    report = History(fork).discard()
+    assert (report.documents > 1, len(report.snapshots), report.kept) == (True, 1, ())
+    History(session).discard()
+    assert (session.store.folders("p/sessions/"), blobs(session)) == ([], [])
+
+
+def test_what_forks_need_of_a_deleted_session_stays(session):
+    """The snapshots that they come from, with their bytes; a fork of that name cannot take them over."""
+    point = past(session).get("1")
+    later = past(session).take()
+    fork, now = past(session).fork("1", name="f"), past(session).fork(name="now")
+    below = History(fork).fork(name="below")
+    assert History(session).discard(dry_run=True).kept == (point.id, later.id)
+    report = History(session).discard()
+    assert (report.snapshots, report.kept, place(session).exists()) == ((), (point.id, later.id), False)
+    with pytest.raises(InvalidArgument, match="has snapshots of"):
+        History(fork).fork(name="s")
+    assert all(past(one).verify() == [] for one in (fork, now, below))
+    write(below, 2, "his")
+    assert past(fork).merge(below, [2]).phases == (2,)
+    for other in (below, fork):
+        History(other).discard()
+    assert [ref.number for ref in past(session)._archive.records.refs()] == [later.number]
+    History(now).discard()
+    assert (list(records(session).parent.rglob("*.md")), blobs(session)) == ([], [])
+
+
+def test_a_fork_of_the_present_needs_no_snapshot(session):
+    """It comes of no snapshot, but after the last one: that may go with its session, and nothing is lost."""
+    fork = past(session).fork(name="now")
+    report = History(session).discard()
+    assert (len(report.snapshots), report.kept, past(fork).verify()) == (1, (), [])
     History(fork).discard()
-    assert past(session).verify() == []
+    assert not list(records(session).parent.rglob("*.*"))
 
 
 def test_the_parent_of_a_fork_keeps_its_fork_point(session):
     """A snapshot that a fork comes from is not deleted while the fork is there."""
     fork = past(session).fork("1", name="f")
-    with pytest.raises(InvalidArgument, match="discard the fork first"):
+    with pytest.raises(InvalidArgument, match="delete the fork first"):
         past(session).delete("1")
     History(fork).discard()
     assert past(session).delete("1") not in {one.id for one in past(session).list()}

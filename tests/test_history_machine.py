@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from conftest import rounds
 from haytham import History, clock
 from haytham.config.policy import KINDS
-from haytham.errors import InvalidArgument, MergeConflict, NotFound
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, MergeConflict, NotFound
 from haytham.session import SessionDocuments
 from haytham.storage import FileStore
-from support.history_workers import new_session, place, tree
+from support.history_workers import new_session, place, tree, write
 
 PATHS = ["a.md", "a.md/b.md", "phase_1_one/x.md", "phase_2_two/deep/y.md", "phase_2_two/deep", "set_aside/1/z.md"]
 sessions = st.integers(0, 3)
@@ -142,23 +142,31 @@ class Histories(RuleBasedStateMachine):
         self.numbers[child.session_id] = 1
         self.held[child.session_id, self.history(child.session_id).latest().id] = found
 
+    @rule(which=sessions, text=st.sampled_from(["one\n\ntwo", "one\n\nother", "other\n\ntwo"]))
+    def answer(self, which, text):
+        with suppress(HaythamError, OSError):  # a person's file is in the way, or cannot be read
+            write(self.session(self.named(which)), 2, text)
+
     @rule(which=sessions, other=sessions)
     def merge(self, which, other):
         name, source = self.named(which), self.named(other)
         mine, his = self.state(name), self.state(source)
         try:
-            merged = self.history(name).merge(source, [2])
-        except (MergeConflict, InvalidArgument):
+            report = self.history(name).merge(source, [2])
+        except (MergeConflict, InvalidArgument, InvalidDocument, NotFound):
             assert self.state(name) == mine
             return
-        found = self.state(name)
-        assert phase_2(found) == (phase_2(his) if merged else phase_2(mine))
-        assert without_phase_2(found) == without_phase_2(mine)
+        assert without_phase_2(self.state(name)) == without_phase_2(mine)
+        assert name == source or self.state(source) == his
+        if report.recovery is not None:
+            self.numbers[name] = report.recovery.number
+            self.held[name, report.recovery.id] = mine
+        assert self.history(name).merge(source, [2]).pages == ()
 
     @rule(which=sessions)
     def discard(self, which):
         name = self.named(which)
-        with suppress(InvalidArgument):  # it is no fork, or has forks
+        if name != "s":  # which other rules need
             self.history(name).discard()
             self.held = {key: held for key, held in self.held.items() if key[0] != name}
 
@@ -188,10 +196,6 @@ class Histories(RuleBasedStateMachine):
             for one in history.list():
                 held = {path: data for path, data in self.held[name, one.id].items() if data is not None}
                 assert {path: history.read(one, path) for path in history.documents(one)} == held
-
-
-def phase_2(state):
-    return {path: data for path, data in state.items() if path.startswith("phase_2_two/")}
 
 
 def without_phase_2(state):

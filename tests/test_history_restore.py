@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from haytham import History
-from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument
+from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, WriteConflict
 from haytham.history import restore
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
@@ -365,12 +365,13 @@ def test_what_is_written_just_before_a_restore_is_set_aside(session):
     assert (text_of(session, 2), words_aside(session)) == ("two", ["words of my own, 1"])
 
 
-def test_what_is_written_just_before_a_merge_is_set_aside(session):
-    """An edit of the very phase that is about to come from a fork is not lost."""
+def test_what_is_written_just_before_a_merge_is_not_overwritten(session):
+    """If the very page is edited that is about to be merged, nothing is merged."""
     fork = past(session).fork(name="f")
     write(fork, 2, "his")
-    History(SessionDocuments(Meddling(session.store.base), "p", "s")).merge("f", [2])
-    assert (text_of(session, 2), words_aside(session)) == ("his", ["words of my own, 1"])
+    with pytest.raises(WriteConflict, match=r"phase_2_two/b\.md"):
+        History(SessionDocuments(Meddling(session.store.base), "p", "s")).merge("f", [2])
+    assert (place(session) / PATHS[2]).read_text() == "words of my own, 1"
 
 
 def test_what_is_written_just_before_a_rollback_is_set_aside(session):

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from haytham.app.session import Session
     from haytham.engine.loop import StepResult
     from haytham.history.compare import Comparison
-    from haytham.history.history import Numbers, Which
+    from haytham.history.history import Which
+    from haytham.history.merge import MergeReport
     from haytham.history.snapshot import Snapshot
     from haytham.session.session import SessionDocuments
+    from haytham.text_merge import Side
 
 _NUMBER = re.compile(r"#[0-9]+|[0-9]{1,5}")  # more digits are a part of an id
 
@@ -67,9 +69,16 @@ class SessionHistory(History):
         child = super().fork(which, name=name, purpose=purpose, metadata=metadata)
         return self._public.workspace.open(child.project_id, child.session_id)
 
-    def merge(self, other: Session | SessionDocuments | str, phases: Sequence[int]) -> Numbers:
-        """Replace whole phases by those of another session; return the numbers of those that differed."""
-        return super().merge(_documents(other), phases)
+    def merge(
+        self,
+        other: Session | SessionDocuments | str,
+        phases: Sequence[int],
+        *,
+        prefer: Side | None = None,
+        mark_conflicts: bool = False,
+    ) -> MergeReport:
+        """Merge the texts of another session's phases; return the outputs that changed."""
+        return super().merge(_documents(other), phases, prefer=prefer, mark_conflicts=mark_conflicts)
 
     def compare(
         self, old: Which | Session | SessionDocuments, new: Which | Session | SessionDocuments | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from haytham.config.policy import BudgetLimits
     from haytham.config.settings import Setting
     from haytham.errors import RefusedDecision
+    from haytham.history.merge import MergedPage
     from haytham.history.snapshot import Snapshot
     from haytham.session.derived import Decision, Summary
     from haytham.session.plan import Action, Cause
@@ -60,6 +61,16 @@ class SessionListing:
     def user(self) -> str | None:
         """Return the user that started it, if that can be read."""
         return None if self.summary is None else self.summary.manifest.user_id
+
+    @property
+    def name(self) -> str | None:
+        """Return its display name, if it has one that can be read."""
+        return None if self.summary is None else self.summary.manifest.display_name
+
+    @property
+    def is_archived(self) -> bool:
+        """Return whether it is archived, as far as that can be read."""
+        return self.summary is not None and self.summary.manifest.archived is not None
 
     @property
     def last_updated(self) -> str:
@@ -263,6 +274,7 @@ class SessionStatus:
     spending: Spending | None
     problems: tuple[str, ...] = ()
     paused: str | None = None
+    name: str | None = None
 
     @property
     def next(self) -> PhaseStatus | None:
@@ -307,11 +319,20 @@ class RestoreResult:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The phases that a merge replaced, and those in which nothing was new."""
+    """The phases that a merge changed, those in which nothing was new, and those whose gates it opened.
+
+    `pages` are the outputs that it changed, `problems` the conflicts that are still marked in them; `recovery` is the
+    snapshot that undoes it. `editor` are decisions that were typed into files and bound before.
+    """
 
     source: str
     merged: tuple[int, ...]
     unchanged: tuple[int, ...]
+    opened: tuple[int, ...] = ()
+    pages: tuple[MergedPage, ...] = ()
+    problems: tuple[str, ...] = ()
+    recovery: Snapshot | None = None
+    editor: EditorDecisions = field(default_factory=EditorDecisions)
 
 
 @dataclass(frozen=True)

@@ -9,29 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from haytham.app import decisions, repair, review, statistics, status, trust, workflows
+from haytham.app import decisions, forks, labels, repair, review, statistics, status, trust, workflows
 from haytham.app.agents import AgentList, list_agents, preview_prompts
 from haytham.app.decisions import Answer
-from haytham.app.forks import fork_session
 from haytham.app.handlers import Hooks
 from haytham.app.history import SessionHistory
 from haytham.app.log import EventFilter, EventLog
 from haytham.app.loop import AgentLoop
 from haytham.app.memory import session_memory
 from haytham.app.recovery import Recovery
-from haytham.app.results import AgentFailure, MergeResult, Output, RepairReport, RestoreResult
 from haytham.app.running import run_here
 from haytham.app.settings import RunSettings, check_settings, current_user
-from haytham.errors import (
-    AmbiguousOutput,
-    HaythamError,
-    InvalidRequest,
-    NotAFork,
-    NotFound,
-)
+from haytham.errors import InvalidRequest, NotAFork
 from haytham.events import EventSource
 from haytham.handlers import Handlers
-from haytham.session import paths
 from haytham.session.plan import SessionPlan, summarize
 from haytham.session.validate import validate_tree
 
@@ -41,10 +32,15 @@ if TYPE_CHECKING:
 
     from haytham.app.agents import PromptPreview
     from haytham.app.results import (
+        AgentFailure,
         CostReport,
         DecisionResult,
         EditorDecisions,
         InputResult,
+        MergeResult,
+        Output,
+        RepairReport,
+        RestoreResult,
         ReviewGuard,
         SessionStatus,
     )
@@ -56,12 +52,14 @@ if TYPE_CHECKING:
     from haytham.engine.runner import RunResult
     from haytham.events import Events
     from haytham.history.compare import Comparison
+    from haytham.history.fork import DeletionReport
     from haytham.history.history import Which
     from haytham.history.snapshot import Snapshot
     from haytham.memory.session_memory import SessionMemory
     from haytham.session.models import SessionManifest
     from haytham.session.session import SessionDocuments
     from haytham.session.validate import ValidationReport
+    from haytham.text_merge import Side
 
 _NO_SETTINGS = RunSettings()
 
@@ -98,6 +96,19 @@ class Session(EventSource):
     def user(self) -> str:
         """Return the user that started the session."""
         return self.manifest.user_id
+
+    @property
+    def name(self) -> str | None:
+        """Return the session's display name, if it has one."""
+        return self.manifest.display_name
+
+    def set_name(self, name: str | None) -> None:
+        """Give the session a display name, which may name it from then on; None takes it away. The id stays."""
+        labels.set_name(self, name)
+
+    def archive(self, *, undo: bool = False) -> None:
+        """Put the session out of sight: it is chosen only by its id or name. Nothing of it changes."""
+        labels.archive(self, undo=undo)
 
     @property
     def manifest(self) -> SessionManifest:
@@ -344,13 +355,7 @@ class Session(EventSource):
 
     def output(self, agent: str, phase: int | None = None) -> Output:
         """Return an agent's output; AmbiguousOutput if several phases have one and none is named."""
-        outputs = [output for output in self.outputs(phase) if output.agent == agent]
-        if not outputs:
-            where = "" if phase is None else f" in phase {phase}"
-            raise NotFound(f"an output of agent {agent!r}{where}", f"{paths.output_file(agent)} in session {self.id}")
-        if len(outputs) > 1:
-            raise AmbiguousOutput(agent, [output.phase for output in outputs])
-        return outputs[0]
+        return status.output(self.documents, agent, phase)
 
     def texts(self, phase: int, *, attempt: int | None = None, tasks: bool = False) -> dict[str, str]:
         """Return what agents wrote in a phase, or were asked: in the present attempt or an earlier one."""
@@ -409,10 +414,6 @@ class Session(EventSource):
         """Return all problems of all documents of the session."""
         return validate_tree(self.documents.store, self.documents.prefix)
 
-    def document_count(self) -> int:
-        """Return how many files the session has."""
-        return len(self.documents.store.keys(self.documents.prefix))
-
     def change_token(self) -> str:
         """Return a token that is different whenever a document of the session may have changed."""
         return self.workspace.token_below(self.documents.prefix)
@@ -457,7 +458,7 @@ class Session(EventSource):
         workflow: WorkflowSource | None = None,
     ) -> Session:
         """Start a session of its own from a snapshot or the present, on another model or workflow if one is given."""
-        return fork_session(self, which, name=name, purpose=purpose, model=model, workflow=workflow)
+        return forks.fork(self, which, name=name, purpose=purpose, model=model, workflow=workflow)
 
     quarantined: tuple[str, ...] = ()  # folders that a fork's own workflow has no phase for
 
@@ -470,22 +471,28 @@ class Session(EventSource):
 
     @property
     def is_fork(self) -> bool:
-        """Return whether the session was forked from another one, as far as its manifest can be read."""
-        try:
-            return self.manifest.forked_from is not None
-        except (HaythamError, OSError):
-            return False
+        """Return whether the session was forked from another one."""
+        return self.manifest.forked_from is not None
 
-    def merge(self, other: Session | str, phases: Sequence[int]) -> MergeResult:
-        """Replace whole phases by those of another session of the project; MergeConflict if both changed one."""
+    def merge(
+        self,
+        other: Session | str,
+        phases: Sequence[int],
+        *,
+        prefer: Side | None = None,
+        open_editor: Callable[[Path, int], None] | None = None,
+        by: str | None = None,
+    ) -> MergeResult:
+        """Merge the texts of phases of another session of the project into this one; their gates open.
+
+        MergeConflict if both changed the same, unless `prefer` decides or a person does, in the editor.
+        """
         source = self.workspace.session(other) if isinstance(other, str) else other
-        numbers = list(dict.fromkeys(phases))
-        merged = self.history.merge(source, numbers)
-        return MergeResult(source.session_id, tuple(merged), tuple(phase for phase in numbers if phase not in merged))
+        return forks.merge(self, source, phases, prefer=prefer, open_editor=open_editor, by=by)
 
-    def discard(self) -> None:
-        """Delete this session, which is a fork, with its snapshots; the session it comes from is not changed."""
-        self.history.discard()
+    def delete(self, *, dry_run: bool = False) -> DeletionReport:
+        """Delete this session with its snapshots, but for those that forks come from; return what that is."""
+        return self.history.discard(dry_run=dry_run)
 
     def diff(self, old: Which | Session, new: Which | Session | None = None) -> Comparison:
         """Return what differs between two snapshots or sessions; without `new`, from `old` to the present."""

@@ -15,8 +15,9 @@ from haytham.app.results import (
     Spending,
 )
 from haytham.app.review import contract_faults, redacted
-from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
+from haytham.errors import AmbiguousOutput, HaythamError, InvalidArgument, InvalidDocument, NotFound
 from haytham.session.pages import output_paths
+from haytham.session.paths import output_file
 from haytham.session.plan import SessionPlan, summarize_plan
 from haytham.text import text_digest
 
@@ -39,12 +40,25 @@ def session_status(documents: SessionDocuments) -> SessionStatus:
         state = summarize_plan(plan).status
         ids, spent = (documents.project_id, documents.session_id), spending(view)
         paused = spent.paused or (view.drift_pause() if state == "paused" else None)
-        return SessionStatus(*ids, state, run_owner(documents), phases, spent, paused=paused)
+        name = view.manifest.value.display_name
+        return SessionStatus(*ids, state, run_owner(documents), phases, spent, paused=paused, name=name)
 
     try:
         return documents.read_consistently(compute)
     except HaythamError as error:
         return _unreadable_status(documents, error)
+
+
+def output(documents: SessionDocuments, agent: str, phase: int | None) -> Output:
+    """Return an agent's output; AmbiguousOutput if several phases have one and none is named."""
+    matching = [output for output in outputs(documents, phase) if output.agent == agent]
+    if not matching:
+        where = "" if phase is None else f" in phase {phase}"
+        name = f"{documents.project_id}/{documents.session_id}"
+        raise NotFound(f"an output of agent {agent!r}{where}", f"{output_file(agent)} in session {name}")
+    if len(matching) > 1:
+        raise AmbiguousOutput(agent, [output.phase for output in matching])
+    return matching[0]
 
 
 def spending(view: SessionView) -> Spending:

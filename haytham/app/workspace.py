@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from haytham import clock
 from haytham.agents.registry import require_agents
-from haytham.app import trust, workflows
+from haytham.app import labels, trust, workflows
 from haytham.app.agents import AgentList, list_agents
 from haytham.app.graph import WorkflowGraph
 from haytham.app.handlers import INSTALLED
@@ -204,8 +204,9 @@ class Workspace(EventSource):
     ) -> Session:
         """Return the session that is meant; SessionNotFound, with those to choose from, if none or several are.
 
-        By any unique part of `project/session`. Without it: the one saved last; with `among`, the only one that
-        exists, else the only one with one of these statuses. `workflow` passes callables of a workflow built in Python;
+        By its id or display name, or any unique part of `project/session`. Without it: the one saved last; with
+        `among`, the only one that exists, else the only one with one of these statuses, but for archived ones.
+        `workflow` passes callables of a workflow built in Python;
         if it is not the session's, `run` raises WorkflowChanged.
         """
         session = self._find_session(id, among)
@@ -219,7 +220,7 @@ class Workspace(EventSource):
             return self._by_name(id, pairs)
         if len(pairs) == 1:
             return self.open(*pairs[0])
-        listings = self.list()
+        listings = self.list(archived=False) or self.list()
         if among is None:
             last = max(listings, key=lambda listing: (listing.last_updated, listing.session_id))
             return self.open(last.project_id, last.session_id)
@@ -230,15 +231,23 @@ class Workspace(EventSource):
 
     def _by_name(self, name: str, pairs: Pairs) -> Session:
         exact = [pair for pair in pairs if name in (pair[1], "/".join(pair))]
-        matching = exact or [pair for pair in pairs if name in "/".join(pair)]
+        matching = exact or labels.find_by_name(self, name, pairs) or [pair for pair in pairs if name in "/".join(pair)]
         if len(matching) == 1:
             return self.open(*matching[0])
         listings = [self._listing(*pair) for pair in matching or pairs]
         raise SessionNotFound(name, _candidates(listings), matches=len(matching))
 
-    def list(self, *, status: str | None = None, user: str | None = None, project: str | None = None) -> Listings:
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        user: str | None = None,
+        project: str | None = None,
+        archived: bool | None = None,
+    ) -> Listings:
         """Return all sessions, or those that the filters name; one that cannot be read hides no other."""
         listings = [self._listing(*pair) for pair in self.folders() if project in (None, pair[0])]
+        listings = [listing for listing in listings if archived in (None, listing.is_archived)]
         return [listing for listing in listings if status in (None, listing.status) and user in (None, listing.user)]
 
     def _listing(self, project_id: str, session_id: str) -> SessionListing:

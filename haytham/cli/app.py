@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from haytham import __version__, errors
-from haytham.cli.context import ERROR, INVALID, LOCKED, STOPPED, USAGE, AppContext, UsageError, as_json, echo, sanitize
+from haytham.cli.context import (
+    CONFLICT,
+    ERROR,
+    INVALID,
+    LOCKED,
+    STOPPED,
+    USAGE,
+    AppContext,
+    UsageError,
+    as_json,
+    echo,
+    sanitize,
+)
 from haytham.redact import environment_secrets, redact
 from haytham.text import closest
 
@@ -62,6 +74,8 @@ def _exit_code(error: Exception) -> int:
         return INVALID
     if isinstance(error, errors.AlreadyRunning | errors.LockTimeout):
         return LOCKED
+    if isinstance(error, errors.MergeConflict):
+        return CONFLICT
     refused = isinstance(
         error, errors.InvalidArgument | errors.InvalidRequest | errors.RefusedDecision | errors.WorkLeft
     )
@@ -85,6 +99,8 @@ def _sentence(error: Exception) -> str:
 
 
 def _problems(error: Exception) -> list[str]:
+    if isinstance(error, errors.MergeConflict):
+        return [f"{path}: {count}" for path, count in error.conflicts.items()]
     return [str(problem) for problem in error.problems] if isinstance(error, errors.InvalidDocument) else []
 
 
@@ -109,6 +125,7 @@ _COMMANDS = {
     "undo": "review:undo",
     "retry": "run:retry",
     "work": "work:work",
+    "session": "sessions:session",
     "memory": "memory:memory",
     "validate": "maintain:validate",
     "doctor": "maintain:doctor",
@@ -122,14 +139,17 @@ _OF_THE_PAST = {
     "fork": "forks:fork",
     "diff": "forks:diff",
     "merge": "forks:merge",
-    "discard": "forks:discard",
     "pin": "maintain:pin",
     "unpin": "maintain:unpin",
     "delete": "maintain:delete",
     "prune": "maintain:prune",
     "verify": "maintain:verify",
 }
-_ALIASES = {"snapshots": "snapshots:checkpoints", "list-checkpoints": "snapshots:checkpoints"}
+_ALIASES = {
+    "snapshots": "snapshots:checkpoints",
+    "list-checkpoints": "snapshots:checkpoints",
+    "discard": "sessions:delete",
+}
 _ALL = {**_COMMANDS, **_OF_THE_PAST, **_ALIASES}
 
 
@@ -254,15 +274,16 @@ def root() -> None:
       haytham request-changes -m "Too broad" --change "Name one city"
 
     \b
-    A session is named by any unique part of its id. Without a name: the one
-    changed last for commands that look; for commands that act the only one
-    there is, else the only one that waits (resume, retry and those for
-    snapshots: is unfinished). A snapshot is named by any unique part of its
-    id, or by its number in the session.
+    A session is named by its id or display name, or by any unique part of its
+    id. Without a name: the one changed last for commands that look; for
+    commands that act the only one there is, else the only one that waits
+    (resume, retry and those for snapshots: is unfinished). A snapshot is named
+    by any unique part of its id, or by its number in the session.
 
     \b
     Exit codes: 0 done, 1 error, 2 usage, 3 waiting for review, 4 rejected,
-    5 budget reached, 6 a file does not validate, 7 locked;
+    5 budget reached, 6 a file does not validate, 7 locked,
+    8 conflicts in a merge;
     130 and 143 stopped by Ctrl-C and SIGTERM: haytham resume goes on.
 
     \b

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from haytham.app.session import Session
     from haytham.app.workspace import Workspace
 
-ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED = 1, 2, 3, 4, 5, 6, 7
+ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED, CONFLICT = 1, 2, 3, 4, 5, 6, 7, 8
 STOPPED = 130
 UNFINISHED = ("in_progress", "waiting", "paused", "failed")
 UNREADABLE = "unreadable"

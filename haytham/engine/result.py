@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from haytham import clock
 from haytham.errors import ContractViolation, InvalidArgument, InvalidDocument, describe_error
 from haytham.redact import redact, redact_values_in
+from haytham.session.derived import execution_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,14 +107,13 @@ def failed_facts(answer: CallResult, error: Exception, secrets: tuple[str, ...])
 
 def checkpoint_facts(run: PhaseRun, status: str, attempt: int, errors: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the facts of the checkpoint of a phase whose agents have run; `errors` are those of failed agents."""
-    parallel = "parallel" if len(run.phase.agents) > 1 else "single"
     facts: dict[str, Any] = {
         "status": status,
         "started": run.started,
         "completed": clock.now() if status == "completed" else None,
         "duration": round(clock.monotonic() - run.begun, 3),
         "retry_count": attempt - 1 + run.retries,
-        "execution_mode": "sequential_interactive" if run.phase.run == "sequential" else parallel,
+        "execution_mode": execution_mode(run.phase),
     }
     if errors:
         facts["errors"] = [f"{name}: {message or 'failed'}" for name, message in errors.items()]

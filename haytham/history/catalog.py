@@ -126,6 +126,7 @@ _ON_A_SHELF = 100
 _WORTH_AN_INDEX = 20
 _INDEX = "index.jsonl"
 _REMOVED = "removed.jsonl"
+_DELETED = "deleted"
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,20 @@ class SnapshotCatalog:
         except FileNotFoundError:
             return set()
         return {snapshot_id for line in lines for snapshot_id in _ids_removed(line)}
+
+    def mark_deleted(self) -> None:
+        """Log that the session itself was deleted on purpose; records that forks come from are left."""
+        note = {"time": clock.now(), "removed": [], "session": _DELETED}
+        commit(self._store, Batch(appends=(Append(self._prefix + _REMOVED, json.dumps(note).encode() + b"\n"),)))
+
+    def is_marked_deleted(self) -> bool:
+        """Return whether the session was deleted on purpose, and not lost."""
+        try:
+            lines = self._store.read(self._prefix + _REMOVED).split(b"\n")
+        except FileNotFoundError:
+            return False
+        notes = map(_load, lines)
+        return any(isinstance(note, dict) and note.get("session") == _DELETED for note in notes)
 
     def digests(self) -> set[str]:
         """Return every digest that a record names, without parsing the records.

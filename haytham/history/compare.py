@@ -9,7 +9,7 @@ ends, the order of named rows, and times of saving are not compared.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from haytham.session.derived import row_tokens, sum_known
 from haytham.session.models import LedgerRow
 from haytham.session.validate import schema_for_path
 from haytham.text import natural_sort_key, unified_diff
+from haytham.validation import matches_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,6 +36,8 @@ _PREFIXES = {"session_manifest": "manifest", "user_feedback": "feedback", "agent
 _IGNORED = {("checkpoint", "saved_at"), ("state", "saved_at")}
 _ROW_KEYS = ("agent_name", "document", "part")
 _ALWAYS_FIELDS = ("fields.", "summary")  # of the state: listed as fields, long or not
+_COUNTERS = ("duration", "save_counter")
+_IDS = ("manifest.session_id", "manifest.forked_from", "manifest.fork_point")  # what is compared is named anyway
 _LONGEST = 200  # characters of a field that is shown as a value
 _MOST_LINES = 10_000  # of a text that is compared line by line: the time that takes grows with their square
 
@@ -64,12 +67,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class TextChange:
+    """An old and a new text; empty where the document is absent."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The differences: fields by path, documents added and removed, statuses, texts by document, totals.
 
     The status is also a changed field, and so are the state's summary and collected and required fields, long or not.
-    The content of a document is listed under the document's path, another long text under the path, `#` and the field.
-    Totals are None if a checkpoint cannot be read, and if no document differs.
+    The content of a document is listed under the document's path, another long text under the path, `#` and the field:
+    in `texts` as a unified diff, in `contents` both texts, unless they are too long to compare. Totals are None if a
+    checkpoint cannot be read, and if no document differs.
     """
 
     changed_fields: Mapping[str, Change]
@@ -80,6 +92,18 @@ class Comparison:
     texts: Mapping[str, str]
     tokens: Change
     cost: Change
+    contents: Mapping[str, TextChange] = field(default_factory=dict)
+
+    @property
+    def without_records(self) -> Comparison:
+        """Return the same without what is only recorded: times, digests, ids, tasks, presented and merged copies."""
+        fields = {name: change for name, change in self.changed_fields.items() if not _is_record(name, change)}
+        texts = {path: text for path, text in self.texts.items() if not DocumentPath(path.partition("#")[0]).is_record}
+        contents = {path: content for path, content in self.contents.items() if path in texts}
+        added, removed = (
+            tuple(path for path in paths if not DocumentPath(path).is_record) for paths in (self.added, self.removed)
+        )
+        return replace(self, changed_fields=fields, added=added, removed=removed, texts=texts, contents=contents)
 
     @property
     def is_empty(self) -> bool:
@@ -105,6 +129,7 @@ def compare(old: CompareSide, new: CompareSide) -> Comparison:
         texts={name: text for state in states for name, text in state.texts.items()},
         tokens=tokens,
         cost=cost,
+        contents={name: content for state in states for name, content in state.contents.items()},
     )
 
 
@@ -141,6 +166,20 @@ class CompareState:
 
     fields: dict[str, Change] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, TextChange] = field(default_factory=dict)
+
+    def add_text(self, name: str, old: str, new: str) -> bool:
+        """Add a text if it differs, of very long ones only their lengths; line ends are ignored. Return whether so."""
+        content = TextChange(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"))
+        counts = [text.count("\n") + 1 for text in (content.old, content.new)]
+        if content.old == content.new:
+            return False
+        if max(counts) > _MOST_LINES:
+            self.texts[name] = f"text, {counts[0]} lines -> {counts[1]} lines"
+        else:
+            self.texts[name] = unified_diff(content.old, content.new, name)
+            self.contents[name] = content
+        return True
 
 
 @dataclass(frozen=True)
@@ -166,8 +205,19 @@ class DocumentPath:
 
     @property
     def is_copy(self) -> bool:
-        """Return whether the document is the copy of an output as it was presented."""
-        return f"/{paths.PRESENTED}" in self.path and self.kind is not None
+        """Return whether the document is the copy of an output as it was presented or merged."""
+        return self._folder in (paths.PRESENTED, paths.MERGED) and self.kind is not None
+
+    @property
+    def is_record(self) -> bool:
+        """Return whether the document only records what was asked, presented or merged."""
+        return self._folder in (paths.TASKS, paths.PRESENTED, paths.MERGED)
+
+    @property
+    def _folder(self) -> str:
+        """Return the folder within the phase or the earlier attempt; empty if there is none."""
+        parts = self.path.split("/")[3 if self.is_archived else 1 : -1]
+        return f"{parts[0]}/" if parts else ""
 
     @property
     def content(self) -> str | None:
@@ -192,8 +242,7 @@ def _compare(place: DocumentPath, before: bytes | None, after: bytes | None) -> 
         return CompareState()
     old, new = _value(place.kind, before), _value(place.kind, after)
     if old is None or new is None:
-        text = _file_difference(place.path, before, after)
-        return CompareState(texts={place.path: text} if text else {})
+        return _compare_files(place.path, before or b"", after or b"")
     if before is None or after is None:
         old, new = _essential(place, old), _essential(place, new)
     return _compare_values(place, old, new)
@@ -231,9 +280,8 @@ def _compare_values(place: DocumentPath, old: Value, new: Value) -> CompareState
         for path, before, after in _differences(name, old.get(name), new.get(name)):
             if path == place.content or _is_long(before) or _is_long(after):
                 where = place.path if path == place.content else f"{place.path}#{path}"
-                text = _text_difference(where, _as_text(before), _as_text(after))
-                state.texts.update({where: text} if text else {})
-                if text and place.kind == "state" and path.startswith(_ALWAYS_FIELDS):
+                is_changed = state.add_text(where, _as_text(before), _as_text(after))
+                if is_changed and place.kind == "state" and path.startswith(_ALWAYS_FIELDS):
                     state.fields[f"{place.names}.{path}"] = Change(before, after)
             else:
                 state.fields[f"{place.names}.{path}"] = Change(before, after)
@@ -309,21 +357,27 @@ def _as_text(value: Any) -> str:
     return "" if value is None else json.dumps(value)
 
 
-def _file_difference(path: str, before: bytes | None, after: bytes | None) -> str:
-    old, new = before or b"", after or b""
+def _compare_files(path: str, old: bytes, new: bytes) -> CompareState:
+    state = CompareState()
     try:
-        return _text_difference(path, old.decode("utf-8-sig"), new.decode("utf-8-sig"))
+        state.add_text(path, old.decode("utf-8-sig"), new.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return f"binary, {len(old)} bytes -> {len(new)} bytes"
+        state.texts[path] = f"binary, {len(old)} bytes -> {len(new)} bytes"
+    return state
 
 
-def _text_difference(name: str, before: str, after: str) -> str:
-    """Return the diff of two texts, of very long ones only their lengths; line ends are ignored."""
-    old, new = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
-    counts = [text.count("\n") + 1 for text in (old, new)]
-    if old != new and max(counts) > _MOST_LINES:
-        return f"text, {counts[0]} lines -> {counts[1]} lines"
-    return unified_diff(old, new, name)
+def _is_record(name: str, change: Change) -> bool:
+    """Return whether a changed field only records something: a time, a digest, an id, a part of a task."""
+    parts = name.split(".")
+    kind, last = parts[3 if parts[0] == "attempt" else 0], parts[-1]
+    if kind == "state":
+        return False
+    values = [value for value in (change.old, change.new) if value is not None]
+    return kind == "task" or last in _COUNTERS or name in _IDS or all(map(_is_time_or_digest, values))
+
+
+def _is_time_or_digest(value: Any) -> bool:
+    return isinstance(value, str) and any(matches_format(name, value) for name in ("time", "digest"))
 
 
 _UNKNOWN = Change(None, None)

@@ -1,4 +1,4 @@
-"""Forks: creating a session from the documents of another, discarding it, and the tree of snapshots over all forks."""
+"""Forks: creating a session from the documents of another, deleting one, and the tree of snapshots over all forks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from haytham import clock
-from haytham.errors import HaythamError, InvalidArgument, InvalidDocument
+from haytham.errors import HaythamError, InvalidArgument, InvalidDocument, NotFound
 from haytham.events import Event
 from haytham.history import restore
 from haytham.history.catalog import BranchHead
-from haytham.history.retention import collect_garbage
+from haytham.history.lookup import other_histories
+from haytham.history.retention import collect_garbage, fork_points, remove
 from haytham.history.snapshot import FileEntry, Snapshot, SnapshotManifest, scan
 from haytham.markdown.parser import parse
 from haytham.markdown.renderer import render
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from haytham.history.catalog import HistoryStore
 
-_CLOSING_FIELDS = frozenset({"closed", "version", "requirements", "metrics"})
+_OWN_FIELDS = frozenset({"closed", "version", "requirements", "metrics", "display_name", "archived"})
 _FACTS_OF_A_FORK = {  # of its event, from which a lost manifest can be rebuilt
     "session": "forked_from",
     "snapshot": "fork_point",
@@ -56,7 +57,8 @@ def fork(
     child = SessionDocuments(parent.store, parent.project_id, check_id("name of a fork", name))
     own = archive.for_session(child)
     with archive.lock():
-        if parent.store.has_folder(child.prefix) or len(own.records.refs()) > 1:
+        leftover = [ref.id for ref in own.records.refs()]
+        if parent.store.has_folder(child.prefix) or len(leftover) > 1 or fork_points(archive, leftover):
             raise InvalidArgument("name of a fork", name, "one that no session of the project has, or has snapshots of")
         parent.store.ensure_folder(sessions_prefix(parent.project_id))
         own.delete_all()  # what a fork of this name left that was killed before its folder appeared
@@ -113,7 +115,7 @@ def _manifest(
     if parsed.faults:
         raise InvalidDocument([problem.with_file(parent.prefix + MANIFEST) for problem in parsed.faults])
     moment = clock.now()
-    value = {name: item for name, item in parsed.value.items() if name not in _CLOSING_FIELDS}
+    value = {name: item for name, item in parsed.value.items() if name not in _OWN_FIELDS}
     value |= {"session_id": child.session_id, "created": moment}
     value |= {"forked_from": parent.session_id, "fork_point": source.snapshot.id or None, "purpose": purpose}
     text = render(load_schema("session_manifest"), value, {**parsed.derived, "last_updated": moment})
@@ -149,32 +151,61 @@ def _first_snapshot(
     )
 
 
-def discard(archive: HistoryStore) -> None:
-    """Delete a fork: its documents, its records and their blobs; InvalidArgument if the session is no fork."""
+@dataclass(frozen=True)
+class DeletionReport:
+    """What is deleted with a session: how many documents, which snapshots; `kept` are those that forks come from."""
+
+    documents: int
+    snapshots: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def delete_session(archive: HistoryStore, *, dry_run: bool = False) -> DeletionReport:
+    """Delete a session: its documents, its snapshots and their blobs, but for what forks need; return what.
+
+    Snapshots go first, so that a kill leaves a session, which can be deleted again.
+    """
     session = archive.session
     with restore.exclusive_run(session), archive.lock():
-        manifest = session.read().manifest.value
-        if manifest.forked_from is None:
-            raise InvalidArgument(
-                "session to discard", session.session_id, "a fork; this one was not forked from another"
-            )
-        forks = _forks_of(archive)
-        if forks:
-            raise InvalidArgument(
-                "session to discard", session.session_id, f"one without forks; discard first: {forks}"
-            )
-        archive.delete_all()  # first, so that a kill leaves a session, which can be discarded again
-        session.store.delete(session.prefix)
-        collect_garbage(archive)
+        if not session.store.has_folder(session.prefix):
+            raise NotFound(f"session {session.session_id!r}", session.prefix)
+        ids = [ref.id for ref in archive.records.refs()]
+        kept = fork_points(archive, ids)
+        deleted = tuple(snapshot_id for snapshot_id in ids if snapshot_id not in kept)
+        report = DeletionReport(
+            len(session.store.keys(session.prefix)), deleted, tuple(one for one in ids if one in kept)
+        )
+        if not dry_run:
+            _delete_history(archive)
+            session.store.delete(session.prefix)
+            if _has_forks(archive):
+                archive.records.mark_deleted()
+            _delete_what_forks_needed(archive)
+            collect_garbage(archive)
+        return report
 
 
-def _forks_of(archive: HistoryStore) -> str:
-    """Return the sessions of the project that were forked from this one."""
-    return ", ".join(
-        name
-        for name in archive.session.store.folders(sessions_prefix(archive.session.project_id))
-        if lineage(archive, name)[:1] == [archive.session.session_id]
-    )
+def _delete_history(archive: HistoryStore) -> None:
+    """Delete the snapshots of a session that no fork comes from, and their log unless a fork needs that."""
+    if not _has_forks(archive):
+        archive.delete_all()
+        return
+    ids = {ref.id for ref in archive.records.refs()}
+    remove(archive, ids - fork_points(archive, ids))
+
+
+def _delete_what_forks_needed(archive: HistoryStore) -> None:
+    """Delete what was kept of sessions that were deleted before, and that no fork needs now."""
+    for other in other_histories(archive):
+        if not other.session.store.has_folder(other.session.prefix) and other.records.is_marked_deleted():
+            _delete_history(other)
+
+
+def _has_forks(archive: HistoryStore) -> bool:
+    """Return whether a session of the project was forked from this one."""
+    session = archive.session
+    names = session.store.folders(sessions_prefix(session.project_id))
+    return any(lineage(archive, name)[:1] == [session.session_id] for name in names)
 
 
 def lineage(archive: HistoryStore, session_id: str) -> list[str]:

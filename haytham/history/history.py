@@ -40,11 +40,13 @@ if TYPE_CHECKING:
     from haytham.events import Events
     from haytham.handlers import Handlers
     from haytham.history.compare import Comparison
-    from haytham.history.fork import SnapshotNode
+    from haytham.history.fork import DeletionReport, SnapshotNode
+    from haytham.history.merge import MergeReport
     from haytham.history.retention import Deleted
     from haytham.history.snapshot import SnapshotManifest
     from haytham.history.snapshot_events import Why
     from haytham.storage.base import SessionStore, Store
+    from haytham.text_merge import Side
 
 
 log = logging.getLogger(__name__)
@@ -52,7 +54,6 @@ log = logging.getLogger(__name__)
 Snapshots = list[Snapshot]  # `list` is one of the verbs below
 Which = str | int | Snapshot
 Paths = list[str]
-Numbers = list[int]
 if TYPE_CHECKING:
     Nodes = list[SnapshotNode]
     Problems = list[Problem]
@@ -257,28 +258,31 @@ class History(EventSource):
         self.events.dispatch(child.events.read()[0][0])  # which is in the file of the fork
         return child
 
-    def merge(self, other: SessionDocuments | str, phases: Sequence[int]) -> Numbers:
-        """Replace whole phases by those of another session; return the phases that differed.
+    def merge(
+        self,
+        other: SessionDocuments | str,
+        phases: Sequence[int],
+        *,
+        prefer: Side | None = None,
+        mark_conflicts: bool = False,
+    ) -> MergeReport:
+        """Merge the texts of another session's phases, from what both were when they parted or were merged last.
 
-        MergeConflict, with the documents, if both sessions changed them since the fork; nothing is merged then.
+        What changes is a person's revision, whose gate opens; the recovery snapshot that is returned undoes it. If both
+        changed the same, MergeConflict, and nothing is merged; unless a side is preferred, or conflicts are marked.
         """
-        from haytham.history.merge import Merge  # noqa: PLC0415
+        from haytham.history.merge import merge  # noqa: PLC0415
 
         self._archive.require_enabled("merge")
-        source = self._session(other)
+        source = self._archive.for_session(self._session(other))
         with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
-            merge = Merge(self._archive, self._archive.for_session(source), phases)
-            if merge.numbers:
-                with self._operation(f"merge {source.session_id}", self._checkout):
-                    merge.apply()
-        self.events.emit("merged", session=source.session_id, phases=merge.numbers)
-        return merge.numbers
+            return merge(self._archive, source, phases, self.events, prefer=prefer, mark_conflicts=mark_conflicts)
 
-    def discard(self) -> None:
-        """Delete this session, which must be a fork."""
-        from haytham.history.fork import discard  # noqa: PLC0415
+    def discard(self, *, dry_run: bool = False) -> DeletionReport:
+        """Delete this session with its snapshots, but for those that forks come from; return what that is."""
+        from haytham.history.fork import delete_session  # noqa: PLC0415
 
-        discard(self._archive)
+        return delete_session(self._archive, dry_run=dry_run)
 
     def compare(self, old: Which | SessionDocuments, new: Which | SessionDocuments | None = None) -> Comparison:
         """Compare two snapshots or sessions of the project; without `new`, with the present."""
@@ -293,21 +297,14 @@ class History(EventSource):
         After a failure a recovery snapshot has the progress, and with `rollback` the session is restored; if a run is
         at work then, AlreadyRunning is raised and the session stays as it is.
         """
-        with self._operation(name, self._roll_back if rollback else None) as before:
-            yield before
-
-    @contextmanager
-    def _operation(
-        self, name: str, roll_back: Callable[[SnapshotManifest, SnapshotManifest], None] | None
-    ) -> Iterator[Snapshot]:
         before = self.take("pre_operation", metadata={"operation": name})
         self._archive.shielded.add(before.id)  # so that no rule deletes it meanwhile
         try:
             yield before
         except BaseException as failure:
             recovery = self._record(self._take_progress(name, before))
-            if roll_back is not None:
-                self._roll_back_after(failure, partial(roll_back, self._record(before), recovery), before)
+            if rollback:
+                self._roll_back_after(failure, self._record(before), recovery)
             raise
         finally:
             self._archive.shielded.discard(before.id)
@@ -321,18 +318,14 @@ class History(EventSource):
             log.warning("how far %s came could not be kept: %s", name, error)
             return before
 
-    def _roll_back_after(self, failure: BaseException, roll_back: Callable[[], None], before: Snapshot) -> None:
+    def _roll_back_after(self, failure: BaseException, before: SnapshotManifest, recovery: SnapshotManifest) -> None:
         """Restore the session after a failure; if a run is at work, log what to restore later."""
         try:
-            roll_back()
+            with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
+                self._checkout(before, recovery)
         except AlreadyRunning as error:
-            log.warning("nothing was rolled back, as a run is at work; later: haytham restore %s", before.id)
+            log.warning("nothing was rolled back, as a run is at work; later: haytham restore %s", before.snapshot.id)
             raise error from failure
-
-    def _roll_back(self, record: SnapshotManifest, recovery: SnapshotManifest) -> None:
-        """Restore the session while no run is at work on it."""
-        with self.events.held(), restore.exclusive_run(self.session), self._archive.lock():
-            self._checkout(record, recovery)
 
     def pin(self, which: Which) -> Snapshot:
         """Pin a snapshot, so that no rule deletes it."""

@@ -44,7 +44,7 @@ def resolve(archive: HistoryStore, part: str) -> RecordRef:
     if matching:
         by_number = len({ref.number for ref in matching}) == 1 and _number(part) == matching[0].number
         raise AmbiguousSnapshot(part, [ref.id for ref in matching], by_number=by_number)
-    others = [] if part == LATEST else _others(archive)
+    others = [] if part == LATEST else other_histories(archive)
     owner = next((other.session.session_id for other in others if _matching(other, part)), None)
     if owner is not None:
         raise InvalidArgument("snapshot", part, f"one of session {archive.session.session_id}; this is one of {owner}")
@@ -55,7 +55,7 @@ def resolve(archive: HistoryStore, part: str) -> RecordRef:
 def resolve_anywhere(archive: HistoryStore, part: str) -> tuple[HistoryStore, RecordRef]:
     """Return the record that is named, of the session itself or else of another one of the project."""
     if part != LATEST and not _matching(archive, part):
-        for other in _others(archive):
+        for other in other_histories(archive):
             if _matching(other, part):
                 return other, resolve(other, part)
     return archive, resolve(archive, part)
@@ -83,7 +83,7 @@ def _number(part: str) -> int | None:
     return int(number[:_LONGEST]) if number.isdecimal() and number.isascii() else None
 
 
-def _others(archive: HistoryStore) -> list[HistoryStore]:
+def other_histories(archive: HistoryStore) -> list[HistoryStore]:
     """Return the histories of the project's other sessions."""
     own = archive.session
     names = [name for name in recorded_sessions(archive.store, own.project_id) if name != own.session_id]

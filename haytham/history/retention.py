@@ -212,7 +212,7 @@ def delete(archive: HistoryStore, snapshot_id: str) -> None:
         if snapshot_id in archive.pins():
             raise InvalidArgument("snapshot", snapshot_id, "one that is not pinned; unpin it first")
         if fork_points(archive, [snapshot_id]):
-            raise InvalidArgument("snapshot", snapshot_id, "one that no fork comes from; discard the fork first")
+            raise InvalidArgument("snapshot", snapshot_id, "one that no fork comes from; delete the fork first")
         remove(archive, [snapshot_id])
 
 

@@ -67,12 +67,14 @@ def archive(changes: Transaction, phase: Phase, *, move: bool, attempt: int | No
 
     A request that nobody was given yet stays where it is, for the next task; tasks, which tell that, go after it.
     In a move, outputs of agents that are not asked for changes stay, with their tasks and what they were asked.
+    What was merged from other sessions belongs to no attempt, and stays.
     """
     view = changes.view
     folder = view.phase_prefix(phase)
     aside = paths.attempt_prefix(folder, view.attempt(phase) if attempt is None else attempt)
     unmoved = {paths.CHECKPOINT} | (set() if is_request_given(view, phase) else {paths.REQUEST})
-    names = [name for name in view.phase_files(phase) if not name.startswith(paths.ATTEMPTS) and name not in unmoved]
+    others = (paths.ATTEMPTS, paths.MERGED)
+    names = [name for name in view.phase_files(phase) if not name.startswith(others) and name not in unmoved]
     decided = {} if move else _as_decided(view, phase)
     outputs = [paths.output_file(agent) for agent in _kept_outputs(view, phase)] if move else []
     staying = {*outputs, *(paths.TASKS + name for name in outputs), *([paths.REQUEST] if outputs else [])}

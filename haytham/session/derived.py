@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from haytham.config.workflow import Phase
-    from haytham.session.models import OutputHeader, PhaseCheckpoint, SessionManifest, UserFeedback
+    from haytham.session.models import OutputHeader, PhaseCheckpoint, PhaseMode, SessionManifest, UserFeedback
     from haytham.session.view import SessionView
 
 Decision = Literal["approved", "changes", "skip", "rejected"]
@@ -148,6 +148,13 @@ def row_tokens(row: LedgerRow) -> int | None:
         return int(row.tokens)
     both = sum_known([row.input_tokens, row.output_tokens])
     return None if both is None else int(both)
+
+
+def execution_mode(phase: Phase) -> PhaseMode:
+    """Return how the agents of a phase run, as its checkpoint says it."""
+    if phase.run == "sequential":
+        return "sequential_interactive"
+    return "parallel" if len(phase.agents) > 1 else "single"
 
 
 def next_phase(phases: tuple[Phase, ...], number: int) -> Phase | None:

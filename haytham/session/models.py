@@ -102,6 +102,8 @@ class SessionManifest(Document):
     model: str | None = None
     record: str | None = None
     identity: str | None = None
+    display_name: str | None = None
+    archived: str | None = None
     max_cost: str | None = None
     max_tokens: int | None = None
     closed: str | None = None
@@ -176,6 +178,22 @@ class OutputHeader(Document):
 class AgentOutput(OutputHeader):
     """What one agent wrote in one phase."""
 
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeBase(Document):
+    """The text of another session's output when it was last merged into a phase: where the next merge starts from.
+
+    `number` counts the merges of both sessions, in either direction: the higher one is the later one.
+    """
+
+    KIND = "merge_base"
+
+    agent: str
+    phase: int
+    session: str
+    number: int
     text: str
 
 
@@ -304,6 +322,7 @@ MODELS: Mapping[str, type[Document]] = {
         SessionManifest,
         PhaseCheckpoint,
         AgentOutput,
+        MergeBase,
         UserFeedback,
         TaskRecord,
         Project,

@@ -55,6 +55,7 @@ def phase_folder(phase: Phase) -> str:
 ATTEMPTS = "attempts/"
 TASKS = "tasks/"
 PRESENTED = "presented/"
+MERGED = "merged/"
 SET_ASIDE = "set_aside/"
 EVIDENCE = "evidence.md"
 EVENTS = "events.jsonl"
@@ -72,6 +73,11 @@ def next_set_aside(keys: list[str]) -> str:
 def attempt_prefix(folder: str, attempt: int) -> str:
     """Return the folder of an earlier attempt at a phase, within the phase's folder."""
     return f"{folder}{ATTEMPTS}{attempt}/"
+
+
+def merge_base_key(folder: str, session_id: str, agent_name: str) -> str:
+    """Return the key of a text that was merged from another session, by the prefix of the phase's folder."""
+    return f"{folder}{MERGED}{session_id}/{output_file(agent_name)}"
 
 
 def attempt_number(key: str) -> int | None:

@@ -83,18 +83,7 @@ class ReviewGate:
         With a reason, the event says that the gate was opened, and why.
         """
         with self._session.transaction() as changes:
-            view = changes.view
-            phase = view.require_phase(number)
-            feedback = view.feedback(phase)
-            if feedback is not None and view.is_current(phase) and view.review(phase) == _UNDECIDED:
-                write_feedback(changes, phase, replace(feedback.value, reviewed_content=_moved_ground(view, phase)))
-            else:
-                if feedback is not None:
-                    archive(changes, phase, move=False)
-                _present(changes, phase)
-                write_feedback(changes, phase, undecided_feedback(view, phase))
-            if reason is not None:
-                changes.emit("review_opened", phase=number, why=reason)
+            open_gate(changes, changes.view.require_phase(number), reason)
 
     def decide(  # noqa: PLR0913 - a decision, who made it, and what they said
         self,
@@ -121,7 +110,7 @@ class ReviewGate:
             phase = transaction.view.require_phase(number)
             if guard is not None:
                 guard(transaction.view, phase)
-            typed = {bound.phase: bound for bound in _bind_typed(transaction, by)}
+            typed = {bound.phase: bound for bound in bind_typed(transaction, by)}
             bound = _decide(transaction, phase, decision, by, contents, anyway=anyway)
             if bound is None:
                 bound = typed.get(number, BoundDecision(number, decision, by))
@@ -134,7 +123,7 @@ class ReviewGate:
         if not any(_is_unbound(view, phase) for phase in view.phases):
             return []
         with self._session.transaction() as changes:
-            return _bind_typed(changes, by)
+            return bind_typed(changes, by)
 
     def add_comment(self, number: int, text: str) -> None:
         """Add a comment to the feedback on a phase that nothing is decided on; it decides nothing."""
@@ -195,7 +184,7 @@ class ReviewGate:
         self._session.make_folders()
         with self._session.transaction() as changes:
             complete_moves(changes)
-            _bind_typed(changes, by)
+            bind_typed(changes, by)
             phase = changes.view.require_phase(number)
             remove_blank(changes, phase)
             checkpoint, review = changes.view.checkpoint(phase), changes.view.review(phase)
@@ -240,6 +229,21 @@ class ReviewGate:
                 complete_moves(changes)
 
 
+def open_gate(changes: Transaction, phase: Phase, reason: str | None = None) -> None:
+    """Present a phase to a person, nothing decided yet; archive a review of another text first."""
+    view = changes.view
+    feedback = view.feedback(phase)
+    if feedback is not None and view.is_current(phase) and view.review(phase) == _UNDECIDED:
+        write_feedback(changes, phase, replace(feedback.value, reviewed_content=_moved_ground(view, phase)))
+    else:
+        if feedback is not None:
+            archive(changes, phase, move=False)
+        _present(changes, phase)
+        write_feedback(changes, phase, undecided_feedback(view, phase))
+    if reason is not None:
+        changes.emit("review_opened", phase=phase.number, why=reason)
+
+
 def save_request(session: SessionDocuments, number: int, text: str, *, by: str | None = None) -> None:
     """Store a request for the next task of a phase, word for word.
 
@@ -254,7 +258,7 @@ def save_request(session: SessionDocuments, number: int, text: str, *, by: str |
     session.make_folders()
     with session.transaction() as changes:
         complete_moves(changes)
-        _bind_typed(changes, by)
+        bind_typed(changes, by)
         view = changes.view
         phase = view.require_phase(number)
         review = view.review(phase)
@@ -299,7 +303,7 @@ def _decide(  # noqa: PLR0913 - a decision and what came with it
     return _bind(changes, phase, decided, by, rows=reviewed_rows(view, phase))
 
 
-def _bind_typed(changes: Transaction, by: str | None) -> list[BoundDecision]:
+def bind_typed(changes: Transaction, by: str | None) -> list[BoundDecision]:
     """Bind the decisions that a person typed into feedback files, but for those that a rule refuses."""
     view = changes.view
     unbound = [phase for phase in view.phases if _is_unbound(view, phase)]

@@ -130,6 +130,9 @@ def schema_for_path(key: str) -> str | None:
     return None
 
 
+_KINDS_IN_FOLDERS = {("tasks", 2): "task", ("presented", 2): "agent_output", ("merged", 3): "merge_base"}
+
+
 def _kind_in_phase(rest: list[str]) -> str | None:
     """Return the kind of a document in a phase's folder; an earlier attempt has the same places."""
     if rest[0] == "attempts":
@@ -137,12 +140,10 @@ def _kind_in_phase(rest: list[str]) -> str | None:
     match rest:
         case [paths.REQUEST]:  # a person's own words
             return None
-        case ["tasks", _]:
-            return "task"
         case [name]:
             return {paths.CHECKPOINT: "checkpoint", paths.FEEDBACK: "user_feedback"}.get(name, "agent_output")
-        case ["presented", _]:
-            return "agent_output"
+        case [folder, *_]:
+            return _KINDS_IN_FOLDERS.get((folder, len(rest)))
     return None
 
 

@@ -21,6 +21,7 @@ from haytham.session.drift_log import pause_by_drift
 from haytham.session.listing import FileListing, file_digest
 from haytham.session.models import (
     AgentOutput,
+    MergeBase,
     PhaseCheckpoint,
     Project,
     ReviewedRow,
@@ -279,6 +280,10 @@ class SessionView:
     def reviewed_copies(self, phase: Phase) -> dict[str, StoredDocument[AgentOutput]]:
         """Return the outputs of a phase as they were presented to a person, by agent."""
         return self._outputs_in(phase, paths.PRESENTED)
+
+    def merge_base(self, phase: Phase, agent: str, session_id: str) -> StoredDocument[MergeBase] | None:
+        """Return the record of another session's text that was last merged into a phase, or None."""
+        return self._find(MergeBase, paths.merge_base_key(self.phase_prefix(phase), session_id, agent))
 
     def task_parts(self, phase: Phase, agent: str) -> dict[str, str]:
         """Return the parts of the task that is on record for an agent: digests by name."""

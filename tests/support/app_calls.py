@@ -286,13 +286,26 @@ def merge(workspace, given):
     """Take phases of another session."""
     source = workspace.session(given["other"])
     session = source.parent if given["session_name"] is None else workspace.session(given["session_name"])
-    session.merge(source, given["phases"])
+    session.merge(source, given["phases"], prefer=given["prefer"])
 
 
-def discard(workspace, given):
-    """Delete a fork, if that is confirmed."""
-    if given["yes"]:
-        workspace.session(given["session_name"]).discard()
+def session(workspace, given):
+    """Rename, archive or delete a session."""
+    if given["session_name"] is None:
+        raise Refused("say which session is meant")
+    found = workspace.session(given["session_name"])
+    calls = {
+        "rename": lambda: found.set_name(given["name"]),
+        "archive": lambda: found.archive(undo=given["undo"]),
+        "delete": lambda: delete(found, given),
+    }
+    calls[given.get("inner", "delete")]()
+
+
+def delete(found, given):
+    """Delete a session, if that is confirmed."""
+    if given["dry_run"] or given["yes"]:
+        found.delete(dry_run=given["dry_run"])
 
 
 def prune(workspace, given):
@@ -323,7 +336,7 @@ CALLS = {
     "memory": memory,
     "status": lambda workspace, given: workspace.session(given["session_name"]).status(),
     "graph": lambda workspace, given: workspace.graph(given["which"] or workspace.session(given["session_name"])),
-    "list": lambda workspace, _given: workspace.list(),
+    "list": lambda workspace, given: workspace.list(archived=None if given["everything"] else False),
     "show": show,
     "config": config,
     "cost": cost,
@@ -347,7 +360,8 @@ CALLS = {
     "fork": fork,
     "diff": diff,
     "merge": merge,
-    "discard": discard,
+    "discard": session,
+    "session": session,
     "pin": on_snapshot("pin"),
     "unpin": on_snapshot("unpin"),
     "delete": on_snapshot("delete"),

@@ -148,6 +148,10 @@ FORK = (*GATE_2, "fork --name cheaper --purpose 'half the price'")
 FORK_TWO = "projects/*/sessions/cheaper/phase_2_two/two.md"
 FORK_CHANGED = (*FORK, Edit(FORK_TWO, "Lend rain barrels", "Lease rain barrels"))
 BOTH_CHANGED = (*FORK_CHANGED, Edit(TWO, "Lend rain barrels", "Sell rain barrels"))
+RENAMED = (*GATE_1, "session rename rain 'Half the price'")
+ARCHIVED = (*FORK, "session archive rain/2")
+MERGED_AGAIN = (*BOTH_CHANGED, "merge cheaper --phase 2 --ours", Edit(FORK_TWO, "## To answer", "## To tell"))
+FORK_AHEAD = (*FORK, "approve -s cheaper", "resume cheaper")
 LABELLED = (*GATE_2, "snapshot -m 'before the rewrite'")
 ROUTINE = (
     *GATE_2,
@@ -494,6 +498,9 @@ LOOK = [
     Scenario("status_broken_file_json", "status --json", BROKEN),
     Scenario("status_of_several", "status ladders", TWO_PROJECTS),
     Scenario("status_refused_unknown", "status nothing", GATE_1),
+    Scenario("list_labels", "list --all", (*RENAMED, "fork --name cheaper", "session archive cheaper")),
+    Scenario("list_without_archived", "list", ARCHIVED),
+    Scenario("status_of_a_name", "status 'Half the price' --json", RENAMED),
     Scenario("list_without_a_session", "list"),
     Scenario("list_of_several", "list", (*TWO_PROJECTS, "reject -s ladders")),
     Scenario("list_json", "list --json", TWO_PROJECTS),
@@ -673,18 +680,33 @@ PAST = [
     Scenario("diff", "diff 2", STALE_2),
     Scenario("diff_json", "diff 2 --json", STALE_2),
     Scenario("diff_stat", "diff 1 2 --stat", GATE_2),
+    Scenario("diff_all", "diff 2 --all", STALE_2),
     Scenario("diff_of_nothing", "diff 2 --quiet", (*GATE_1, "snapshot")),
     Scenario("diff_of_sessions", "diff cheaper -s rain/2", FORK_CHANGED),
     Scenario("diff_refused_unknown", "diff nothing", GATE_1),
     Scenario("merge", "merge cheaper --phase 2 --phase 1", FORK_CHANGED),
     Scenario("merge_json", "merge cheaper --phase 2 --json", FORK_CHANGED),
     Scenario("merge_nothing_new", "merge cheaper --phase 1", FORK),
+    Scenario("merge_again", "merge cheaper --phase 2", MERGED_AGAIN),
+    Scenario("merge_approved", "merge cheaper --phase 2", (*FORK_CHANGED, "approve -s rain/2")),
+    Scenario("merge_not_run_here", "merge cheaper --phase 3", FORK_AHEAD),
     Scenario("merge_conflict", "merge cheaper --phase 2", BOTH_CHANGED),
+    Scenario("merge_conflict_json", "merge cheaper --phase 2 --json", BOTH_CHANGED),
+    Scenario("merge_ours", "merge cheaper --phase 2 --ours", BOTH_CHANGED),
+    Scenario("merge_theirs", "merge cheaper --phase 2 --theirs", BOTH_CHANGED),
     Scenario("merge_refused_no_fork", "merge rain --phase 1", GATE_1),
+    Scenario("session_rename", "session rename rain 'Half the price'", GATE_1),
+    Scenario("session_rename_json", "session rename 'Half the price' '' --json", RENAMED),
+    Scenario("session_rename_refused_taken", "session rename rain/2 cheaper", FORK),
+    Scenario("session_archive", "session archive rain/2", FORK),
+    Scenario("session_archive_undo_json", "session archive rain/2 --undo --json", ARCHIVED),
+    Scenario("session_delete", "session delete cheaper --yes", FORK),
+    Scenario("session_delete_json", "session delete cheaper --yes --json", FORK),
+    Scenario("session_delete_dry_run", "session delete rain/2 --dry-run", FORK),
+    Scenario("session_delete_what_was_forked", "session delete rain/2 --yes", FORK),
+    Scenario("session_delete_refused_unconfirmed", "session delete cheaper", FORK),
+    Scenario("session_delete_refused_without_a_name", "session delete --yes", GATE_1),
     Scenario("discard", "discard cheaper --yes", FORK),
-    Scenario("discard_json", "discard cheaper --yes --json", FORK),
-    Scenario("discard_refused_unconfirmed", "discard cheaper", FORK),
-    Scenario("discard_refused_no_fork", "discard rain --yes", GATE_1),
     Scenario("pin", "pin 1", GATE_2),
     Scenario("pin_json", "pin 1 --json", GATE_2),
     Scenario("unpin", "unpin 1", (*GATE_2, "pin 1")),

@@ -229,6 +229,15 @@ def whole(folder):
     return hashlib.sha256(told.encode()).hexdigest()
 
 
+def all_of(session):
+    """Everything there is of a session: documents, records, and what is remembered beside them."""
+    history = session.store.base / session.project_id / "history"
+    name = session.session_id
+    branch, pins = history / "branches" / f"{name}.jsonl", history / "pins" / name
+    said = branch.read_bytes() if branch.exists() else None
+    return whole(place(session)), whole(records(session)), said, whole(pins)
+
+
 def difference(old, new):
     """What `diff -r` says of two folders, but for what only grows and what killed writers left."""
     left_out = [word for name in (*NEVER_FROZEN, ".haytham-*") for word in ("-x", name)]

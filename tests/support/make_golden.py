@@ -132,6 +132,13 @@ TASK = {
     "parts": [{"part": "idea", "digest": text_digest("x")}, {"part": "agent file", "digest": text_digest("y")}],
     "prompt": "Expand the idea.\n\n# The idea\n\nA marketplace for rooftop gardens.\n",
 }
+MERGE_BASE = {
+    "agent": "concept_expansion",
+    "phase": 1,
+    "session": "cheaper",
+    "number": 1,
+    "text": "Gardens on roofs, for half the price.\n",
+}
 STATE = {
     "agent.type": "WardResearcher",
     "task.current": "Compare three wards",
@@ -280,6 +287,8 @@ GOLDEN = {
         {**MANIFEST_SHOWN, "status": "completed", "can_resume": False},
     ),
     ("task", "plain"): (TASK, {"agent_title": "Concept Expansion"}),
+    ("merge_base", "plain"): (MERGE_BASE, {"agent_title": "Concept Expansion"}),
+    ("merge_base", "hostile"): ({**MERGE_BASE, "text": HOSTILE}, {"agent_title": "Concept Expansion"}),
     ("state", "plain"): ({"saved_at": LATER, **STATE}, {}),
     ("state", "empty"): (flatten(EMPTY), {}),
     ("state", "hostile"): (

@@ -1,22 +1,27 @@
-"""`fork`, `diff`, `merge` and `discard`: continue a session in several ways, compare them and merge them."""
+"""`fork`, `diff` and `merge`: continue a session in several ways, compare them and merge them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from haytham.app.history import is_in_session
-from haytham.cli.context import ERROR, PHASE, UNFINISHED, AppContext, UsageError, confirm, sanitize
+from haytham.cli.comparison import ONLY_RECORDS, comparison_to_json, diff_summary, render_diff
+from haytham.cli.context import CONFLICT, PHASE, UNFINISHED, AppContext, UsageError, sanitize
+from haytham.cli.editor import open_editor
 from haytham.cli.options import complete_both, complete_sessions, complete_snapshots, session_option
-from haytham.cli.output import comparison_to_json, diff_summary, pluralize, render_diff, snapshot_title
+from haytham.cli.output import editor_lines, snapshot_title
 from haytham.errors import NotFound, SnapshotNotFound
 from haytham.history.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from haytham.app.results import MergeResult
     from haytham.app.session import Session
+    from haytham.history.compare import Comparison
 
 _WHAT_THERE_IS = "haytham list and haytham checkpoints --all tell what there is"
 
@@ -70,13 +75,26 @@ def _fork_point(context: AppContext, which: str | None, session_name: str | None
 @click.argument("old", metavar="A", shell_complete=complete_both)
 @click.argument("new", metavar="[B]", required=False, shell_complete=complete_both)
 @click.option("--stat", "only_counts", is_flag=True, help="Only how many lines each document gained and lost.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also times, digests, tasks, and copies that were presented or merged."
+)
 @session_option(argument=False)
 @click.pass_obj
-def diff(context: AppContext, /, old: str, new: str | None, session_name: str | None, *, only_counts: bool) -> None:
+def diff(  # noqa: PLR0913 - click's arguments
+    context: AppContext,
+    /,
+    old: str,
+    new: str | None,
+    session_name: str | None,
+    *,
+    only_counts: bool,
+    everything: bool,
+) -> None:
     r"""Show what differs between two snapshots or sessions.
 
-    A and B are snapshots, by number or any unique part of their ids, or sessions of the project. Without B, what
-    differs from A to the session as it is.
+    Pages first, word by word: red words are only in A, green ones only in B; without colour [-words of A-] and
+    {+words of B+}. Then statuses and other fields. A and B are snapshots, by number or any unique part of their ids,
+    or sessions of the project. Without B, what differs from A to the session as it is.
 
     \b
     Examples:
@@ -85,12 +103,26 @@ def diff(context: AppContext, /, old: str, new: str | None, session_name: str | 
       haytham diff 9f3ac1 cheaper --json
     """
     session, first, second = _sides(context, old, new, session_name)
-    comparison = session.diff(first, second)
+    whole = session.diff(first, second)
+    comparison = whole if everything else whole.without_records
     context.info(f"from: {_side_words(first)}\nto:   {_side_words(second)}\n")
     draws = not context.options.as_json
-    text = diff_summary(comparison) if only_counts else render_diff(comparison, colour=_has_colours()) if draws else ""
+    text = _diff_text(comparison, (first, second), only_counts=only_counts) if draws else ""
+    if comparison.is_empty and not whole.is_empty:
+        text = ONLY_RECORDS
     facts = {"old": _side_facts(first), "new": _side_facts(second), **comparison_to_json(comparison)}
     context.output("diff", facts, text, has_colours=not only_counts)
+
+
+def _diff_text(found: Comparison, sides: tuple[Session | Snapshot, Session | Snapshot], *, only_counts: bool) -> str:
+    if only_counts:
+        return diff_summary(found)
+    names = (_side_name(sides[0]), _side_name(sides[1]))
+    return render_diff(found, names, colour=_has_colours())
+
+
+def _side_name(side: Session | Snapshot) -> str:
+    return f"snapshot {side.number}" if isinstance(side, Snapshot) else side.session_id
 
 
 def _has_colours() -> bool:
@@ -164,68 +196,57 @@ def _side_facts(side: Session | Snapshot) -> dict[str, Any]:
 @click.option(
     "--phase", "phases", type=PHASE, multiple=True, required=True, help="A phase; may be given several times."
 )
+@click.option("--ours", "prefer", flag_value="ours", help="Where both changed the same, keep it as it is here.")
+@click.option("--theirs", "prefer", flag_value="theirs", help="Where both changed the same, take it from SESSION.")
 @session_option(argument=False)
 @click.pass_obj
-def merge(context: AppContext, /, other: str, phases: tuple[int, ...], session_name: str | None) -> None:
-    r"""Take whole phases of another session.
+def merge(
+    context: AppContext,
+    /,
+    other: str,
+    phases: tuple[int, ...],
+    session_name: str | None,
+    prefer: Literal["ours", "theirs"] | None,
+) -> None:
+    r"""Merge the texts of another session's phases.
 
-    Into the session that -s names, else into the one that SESSION was forked from. Refused, with the list of
-    documents, where both have changed a phase since they parted.
+    Into the session that -s names, else into the one that SESSION was forked from. Only the text under Output is
+    merged, from what both were when they parted or were merged last; rows of tables by their first cell. The result is
+    your revision, and the gate of the phase opens. Where both changed the same, your editor opens with both versions
+    between conflict markers; without a terminal nothing is merged (exit 8).
 
     \b
     Examples:
       haytham merge cheaper --phase 2
-      haytham merge cheaper --phase 2 --phase 3 -s 9f3ac1
+      haytham merge cheaper --phase 2 --phase 3 -s 9f3ac1 --theirs
     """
     source = context.workspace.session(other)
     session = source.parent if session_name is None else context.workspace.session(session_name)
-    result = session.merge(source, phases)
+    editor = partial(open_editor, otherwise=_CONFLICTS_STAY) if context.can_ask() else None
+    result = session.merge(source, phases, prefer=prefer, open_editor=editor)
     ids = {"project": session.project_id, "session": session.session_id, "from": source.session_id}
-    lines = [_phase_words(session, number, f"is now that of {result.source}") for number in result.merged]
-    lines += [
-        _phase_words(session, number, f"stays: there is nothing new in {result.source}") for number in result.unchanged
-    ]
-    lines += [] if context.options.quiet or not result.merged else [f"to go on: haytham resume {session.session_id}"]
-    facts = {**ids, "phases": list(result.merged), "unchanged": list(result.unchanged)}
-    context.output("merge", facts, "\n".join(lines))
+    facts: dict[str, Any] = {**ids, "phases": list(result.merged), "unchanged": list(result.unchanged)}
+    facts |= {"documents": [page.path for page in result.pages], "problems": list(result.problems)}
+    facts |= {"recovery": None if result.recovery is None else result.recovery.id}
+    context.output("merge", facts, "\n".join(_merge_lines(context, session, result)))
+    if result.problems:
+        raise click.exceptions.Exit(CONFLICT)
 
 
-def _phase_words(session: Session, number: int, words: str) -> str:
-    return sanitize(f"phase {number}, {session.phase(number).name}, {words}")
+_CONFLICTS_STAY = "the conflicts stay marked in the page, which cannot be approved with them"
 
 
-@click.command
-@session_option(argument=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
-def discard(context: AppContext, /, session_name: str | None, *, yes: bool) -> None:
-    r"""Remove a fork, and only it.
-
-    Its documents and snapshots go for good; the session it was forked from is not touched.
-
-    \b
-    Examples:
-      haytham discard cheaper
-      haytham discard cheaper --yes
-    """
-    if session_name is None:
-        raise UsageError("say which fork is to go; haytham list shows all sessions")
-    session = context.workspace.session(session_name)
-    name = session.id
-    if not yes and session.is_fork:
-        _confirm(context, session, name)
-    session.discard()
-    facts = {"project": session.project_id, "session": session.session_id}
-    context.output("discard", facts, f"fork {name} is gone")
-
-
-def _confirm(context: AppContext, session: Session, name: str) -> None:
-    if not context.can_ask():
-        raise UsageError(
-            f"a fork that is discarded is gone for good; say that you mean it: haytham discard {name} --yes"
-        )
-    documents = pluralize(session.document_count(), "document")
-    snapshots = pluralize(len(session.history.ids()), "snapshot")
-    if not confirm(f"remove fork {name} for good, with {documents} and {snapshots}?"):
-        context.info("nothing was removed")
-        raise click.exceptions.Exit(ERROR)
+def _merge_lines(context: AppContext, session: Session, result: MergeResult) -> list[str]:
+    """Return what became of each phase, what is left to resolve, and what to do next."""
+    names = {phase.number: phase.name for phase in session.phases}
+    lines = editor_lines(result.editor)
+    waits = dict.fromkeys(result.opened, ", waits for review")
+    lines += [f"phase {n}, {names[n]}: merged with {result.source}{waits.get(n, '')}" for n in result.merged]
+    lines += [f"phase {n}, {names[n]}: nothing new in {result.source}" for n in result.unchanged]
+    lines += result.problems
+    if result.recovery is not None and not context.options.quiet:
+        hint = context.session_hint(session, "-s")
+        lines.append(f"to see what changed: haytham diff {result.recovery.id}{hint}")
+        lines.append(f"to undo the merge: haytham restore {result.recovery.id}")
+        lines += [f"to go on: haytham review {number}{hint}" for number in result.opened[:1]]
+    return [sanitize(line) for line in lines]

@@ -27,22 +27,29 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
+@click.option("--all", "everything", is_flag=True, help="Archived sessions, too.")
 @click.pass_obj
-def list_(context: AppContext) -> None:
+def list_(context: AppContext, *, everything: bool) -> None:
     r"""List all sessions, the one changed last first.
+
+    Archived ones with --all only.
 
     \b
     Example:
       haytham list --json
     """
-    listings = sorted(
-        context.workspace.list(), key=lambda listing: (listing.last_updated, listing.session_id), reverse=True
-    )
+    chosen = context.workspace.list(archived=None if everything else False)
+    listings = sorted(chosen, key=lambda listing: (listing.last_updated, listing.session_id), reverse=True)
     rows, names = [_row(listing) for listing in listings], [in_a_line(listing.id) for listing in listings]
     width = max(map(len, names), default=0)
     about = zip(names, listings, strict=True)
-    lines = [f"{name:<{width}}  {listing.status:<11}  {listing.last_updated}".rstrip() for name, listing in about]
+    lines = [
+        f"{name:<{width}}  {listing.status:<11}  {listing.last_updated}{_labels(listing)}".rstrip()
+        for name, listing in about
+    ]
     nothing = f"there is no session in {context.base}/; start one with: haytham run IDEA"
+    if not listings and context.workspace.folders():
+        nothing = "all sessions are archived: haytham list --all"
     context.output("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
     faults = [listing.error for listing in listings if listing.error is not None]
     for error in faults if not context.options.as_json else ():
@@ -54,7 +61,14 @@ def list_(context: AppContext) -> None:
 def _row(listing: SessionListing) -> dict[str, Any]:
     ids = {"project": listing.project_id, "session": listing.session_id}
     problem = None if listing.error is None else str(listing.error)
-    return {**ids, "status": listing.status, "last_updated": listing.last_updated, "problem": problem}
+    labels = {"name": listing.name, "archived": listing.is_archived}
+    return {**ids, **labels, "status": listing.status, "last_updated": listing.last_updated, "problem": problem}
+
+
+def _labels(listing: SessionListing) -> str:
+    """Return the display name of a session, and whether it is archived."""
+    name = f'  "{in_a_line(listing.name)}"' if listing.name else ""
+    return name + ("  archived" if listing.is_archived else "")
 
 
 @click.command
@@ -176,8 +190,10 @@ def _answer(context: AppContext, session: SessionStatus, facts: Row, last: list[
     """Draw the rows as a table between a line of where and lines of what was spent and what is next."""
     width = max((len(row["name"]) for row in facts["phases"]), default=0) + 2
     lines = [f"  {row['phase']}  {sanitize(row['name']):<{width}}{row['state']}" for row in facts["phases"]]
-    head = f"session {session.project_id}/{session.session_id}: {facts['status']}"
+    name = f' "{in_a_line(session.name)}"' if session.name else ""
+    head = f"session {session.project_id}/{session.session_id}{name}: {facts['status']}"
     ids = {"project": session.project_id, "session": session.session_id}
+    ids |= {"name": session.name} if session.name else {}
     context.output("status", {**ids, **facts}, "\n".join([head, "", *lines, "", *last] if lines else [head, "", *last]))
 
 

@@ -1,4 +1,4 @@
-"""A comparison as people see it: what moved first, then texts in colours or plain, counts of lines, facts for JSON."""
+"""A comparison as people see it: texts word by word, then what else moved, counts of lines, facts for JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from haytham import clock
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
-from haytham.cli.output import comparison_to_json, diff_summary, render_diff
+from haytham.cli.comparison import comparison_to_json, diff_summary, render_diff
 from haytham.history.compare import Change, CompareSide, compare
 from haytham.session.paths import NEVER_FROZEN
 from support.hostile_inputs import texts
@@ -53,7 +53,18 @@ def texts_of(before, after, path="notes.txt"):
     return compare(CompareSide({path: before}, "waiting"), CompareSide({path: after}, "waiting"))
 
 
-SUMMARY = """\
+TEXTS = """\
+evidence.md  [-snapshot 1-] {+s+}
+@@ -1,1 +0,0 @@
+[-Rain falls.-]
+
+phase_1_concept/concept_expansion.md  [-snapshot 1-] {+s+}
+@@ -1,3 +1,3 @@
+# Idea
+
+Lend [-barrels-]{+tools+}.
+"""
+SUMMARY = """
 status: in_progress -> failed
 output.1.concept_expansion.agent_digest: sha256:c41cffeeaf74… -> sha256:f8feb3aeff41…
 output.1.concept_expansion.model: m -> n
@@ -64,21 +75,7 @@ added: phase_1_concept/user_feedback.md
 added: phase_2_market_research/checkpoint.md
 removed: evidence.md
 tokens: 15000 -> 15005
-photo.png: binary, 3 bytes -> 4 bytes
-"""
-TEXTS = """
---- evidence.md before
-+++ evidence.md now
-@@ -1 +0,0 @@
--Rain falls.
-
---- phase_1_concept/concept_expansion.md before
-+++ phase_1_concept/concept_expansion.md now
-@@ -1,3 +1,3 @@
- # Idea
-\x20
--Lend barrels.
-+Lend tools."""
+photo.png: binary, 3 bytes -> 4 bytes"""
 STAT = """\
 evidence.md                            +0 -1  removed
 phase_1_concept/concept_expansion.md   +1 -1
@@ -88,19 +85,29 @@ photo.png                              +0 -0  binary, 3 bytes -> 4 bytes
 5 documents, +1 -2; 5 fields"""
 
 
-def test_what_moved_comes_first_then_the_texts(pair):
-    """Status, fields, documents and totals stand a line each before the texts that differ."""
-    assert render_diff(pair, colour=False) == SUMMARY + TEXTS
+def test_texts_come_first_then_what_else_moved(pair):
+    """Words that differ stand in their lines, with both sides named; fields, documents and totals follow."""
+    assert render_diff(pair, ("snapshot 1", "s"), colour=False) == TEXTS + SUMMARY
 
 
-def test_lines_that_came_are_green_and_lines_that_went_are_red(pair):
-    """Colours change nothing but the look: heads of hunks are cyan, and all else is as without."""
-    painted = render_diff(pair, colour=True)
-    assert "\n\x1b[31m-Lend barrels.\x1b[0m\n\x1b[32m+Lend tools.\x1b[0m" in painted
-    assert "\n\x1b[36m@@ -1,3 +1,3 @@\x1b[0m\n # Idea\n" in painted
+def test_deleted_words_are_red_and_inserted_ones_green(pair):
+    """In colours there are no brackets; the words and all other lines are the same."""
+    painted = render_diff(pair, ("snapshot 1", "s"), colour=True)
+    assert "\nLend \x1b[31mbarrels\x1b[0m\x1b[32mtools\x1b[0m.\n" in painted
+    assert "\n\x1b[36m@@ -1,3 +1,3 @@\x1b[0m\n# Idea\n" in painted
     for code in ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"):
         painted = painted.replace(code, "")
-    assert painted == render_diff(pair, colour=False)
+    plain = TEXTS + SUMMARY
+    for mark in ("[-", "-]", "{+", "+}"):
+        plain = plain.replace(mark, "")
+    assert painted == plain
+
+
+def test_a_hunk_names_the_heading_above_it():
+    """A change far below its heading says where it is."""
+    lines = ["# Market", *"abcdefgh"]
+    shown = render_diff(texts_of("\n".join(lines).encode(), "\n".join([*lines, "i"]).encode()), colour=False)
+    assert shown.split("\n")[1:] == ["@@ -7,3 +7,4 @@ # Market", "f", "g", "h", "{+i+}"]
 
 
 def test_counts_stand_in_columns(pair):

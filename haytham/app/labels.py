@@ -1,0 +1,59 @@
+"""What people call a session, and whether they have put it out of sight: labels in its manifest, beside its ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from haytham import clock
+from haytham.errors import HaythamError, InvalidArgument
+from haytham.history.lookup import require_line
+from haytham.session.paths import MANIFEST, session_prefix
+
+if TYPE_CHECKING:
+    from haytham.app.session import Session
+    from haytham.app.workspace import Workspace
+
+_LONGEST = 100
+_FIELD = b"\ndisplay_name:"
+
+
+def set_name(session: Session, name: str | None) -> None:
+    """Give a session a display name, or none; InvalidArgument if another session has it as its name or id."""
+    plain = require_line("name of a session", (name or "").strip() or None)
+    if plain is not None:
+        others = [pair for pair in session.workspace.folders() if pair != (session.project_id, session.session_id)]
+        taken = plain in {pair[1] for pair in others} or find_by_name(session.workspace, plain, others)
+        if taken or len(plain) > _LONGEST:
+            allowed = f"up to {_LONGEST} characters that no other session has as its name or id"
+            raise InvalidArgument("name of a session", plain, allowed)
+    with session.documents.transaction() as changes:
+        changes.change_manifest({"display_name": plain})
+        changes.emit("session_renamed", name=plain)
+
+
+def archive(session: Session, *, undo: bool) -> None:
+    """Put a session out of sight, or bring it back; one that is so already stays as it is."""
+    if (session.manifest.archived is None) == undo:
+        return
+    with session.documents.transaction() as changes:
+        changes.change_manifest({"archived": None if undo else clock.now()})
+        changes.emit("session_archived", archived=not undo)
+
+
+def find_by_name(workspace: Workspace, name: str, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return those of some sessions that have a display name; only manifests that have one at all are parsed."""
+    return [pair for pair in pairs if _has_name(workspace, pair) and _name(workspace, pair) == name]
+
+
+def _has_name(workspace: Workspace, pair: tuple[str, str]) -> bool:
+    try:
+        return _FIELD in workspace.store.read(session_prefix(*pair) + MANIFEST)
+    except (HaythamError, OSError):
+        return False
+
+
+def _name(workspace: Workspace, pair: tuple[str, str]) -> str | None:
+    try:
+        return workspace.open(*pair).manifest.display_name
+    except (HaythamError, OSError):
+        return None
