@@ -16,13 +16,12 @@ from haytham.errors import HaythamError, InvalidArgument, NotFound, WriteConflic
 from haytham.history.catalog import HistoryStore
 from haytham.history.history import History
 from haytham.session import paths
-from haytham.session.documents import DocumentRepository
+from haytham.session.documents import DocumentRepository, check_location
 from haytham.session.milestones import report_completed
 from haytham.session.models import Project
 from haytham.session.paths import check_id, check_project_name, slug
 from haytham.session.plan import summarize
 from haytham.session.session import SessionDocuments, write_attributes
-from haytham.session.view import check_location
 from haytham.storage.base import ABSENT, bytes_digest, cache_of
 from haytham.storage.factory import OURS
 from haytham.validation import plain_dict, require_text

@@ -1,22 +1,26 @@
-"""What commands share: the workspace, exit codes, and the only functions that print and ask."""
+"""What commands share: the workspace, exit codes, signals, and the only functions that print and ask."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from haytham.app.session import Session
     from haytham.app.workspace import Workspace
 
+T = TypeVar("T")
 ERROR, USAGE, WAITING, REJECTED, BUDGET, INVALID, LOCKED, CONFLICT = 1, 2, 3, 4, 5, 6, 7, 8
 STOPPED = 130
 UNFINISHED = ("in_progress", "waiting", "paused", "failed")
@@ -146,3 +150,38 @@ def confirm(question: str) -> bool:
     """Ask whether to go on, in words that are harmless; what was typed before is no answer."""
     discard_typed_ahead()
     return click.confirm(sanitize(question))
+
+
+# Signals.
+
+
+class Stopped(Exception):
+    """A signal stopped a run."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+def until_signalled(run: Callable[[], Awaitable[T]]) -> T:
+    """Run until an outcome; Ctrl-C and SIGTERM stop between two writes, and the session can be resumed."""
+    import asyncio  # noqa: PLC0415 - only where something runs
+
+    got: list[int] = []
+
+    async def work() -> T:
+        task = asyncio.ensure_future(run())
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            got.append(number)
+            task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        return await task
+
+    try:
+        return asyncio.run(work())
+    except asyncio.CancelledError:
+        raise Stopped(got[0] if got else signal.SIGINT) from None

@@ -29,14 +29,14 @@ from haytham.config.policy import (
     parse_policy,
 )
 from haytham.config.wording import CURRENCY, SUBJECT, Wording
-from haytham.config.workflow_check import Path, check_schema, key_problem
+from haytham.config.workflow_check import Path, check_schema, contradictions, key_problem
 from haytham.errors import InvalidArgument, InvalidDocument, NotFound, Problem, short_repr
 from haytham.resources import resource_path
 from haytham.text import text_digest
 from haytham.yaml_loader import InvalidYaml, dump_yaml, load_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path as FilePath
 
     from haytham.config.agent_spec import AgentFunction
@@ -322,7 +322,7 @@ def _parse_facts(facts: Any, lines: Mapping[Path, int], file: str) -> dict[str, 
     facts = _canonical(facts, lines, file)
     phases = tuple(_phase(about, lines.get(("phases", at, "when"), 1)) for at, about in enumerate(facts["phases"]))
     modes = {name: tuple(numbers) for name, numbers in facts["modes"].items()}
-    faults = [key_problem(message, path, lines, file) for path, message in _contradictions(phases, modes)]
+    faults = [key_problem(message, path, lines, file) for path, message in contradictions(phases, modes)]
     if faults:
         raise InvalidDocument(faults)
     return {
@@ -489,23 +489,3 @@ def _phase_facts(phase: Phase, needs: list[Any]) -> dict[str, Any]:
     defaults: dict[str, Any] = {"needs": [], "run": "parallel", "review": "required", "reviewers": []}
     defaults |= {"when": None, "snapshot": None}
     return {key: value for key, value in facts.items() if key not in defaults or value != defaults[key]}
-
-
-def _contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:
-    """Yield faults that a schema cannot express: the order of phases, needs, and phases of modes."""
-    numbers = [phase.number for phase in phases]
-    if numbers != sorted(set(numbers)):
-        yield ("phases",), f"found the numbers {numbers}; allowed: each once, in ascending order"
-    slugs = [phase.slug for phase in phases]
-    if len(set(slugs)) != len(slugs):
-        yield ("phases",), f"found the slugs {slugs}; allowed: each once"
-    for at, phase in enumerate(phases):
-        wrong = [need for need in phase.needs if need not in numbers or need >= phase.number]
-        if wrong:
-            yield ("phases", at, "needs"), f"phase {phase.number} needs {wrong}; allowed: earlier phases"
-        if phase.reviewers and phase.review == "none":
-            yield ("phases", at, "reviewers"), f"phase {phase.number} has review: none; allowed: one of the two"
-    for name, chosen in modes.items():
-        wrong = [number for number in chosen if number not in numbers]
-        if wrong:
-            yield ("modes", name), f"found phases {wrong}; allowed: {numbers}"

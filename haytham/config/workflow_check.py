@@ -1,4 +1,4 @@
-"""Check the values of a workflow, or other settings, against a JSON Schema, with a plain sentence for each fault."""
+"""Check the values of a workflow, or other settings, by schema and as a whole, with a sentence for each fault."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jsonschema import Draft202012Validator
+
+    from haytham.config.workflow import Phase
 
 Path = tuple[str | int, ...]
 _MOST_ERRORS = 50
@@ -132,3 +134,23 @@ def _is_whole(_checker: object, value: object) -> bool:
 
 def _is_finite(_checker: object, value: object) -> bool:
     return _is_whole(None, value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def contradictions(phases: tuple[Phase, ...], modes: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[Path, str]]:
+    """Yield faults that a schema cannot express: the order of phases, needs, and phases of modes."""
+    numbers = [phase.number for phase in phases]
+    if numbers != sorted(set(numbers)):
+        yield ("phases",), f"found the numbers {numbers}; allowed: each once, in ascending order"
+    slugs = [phase.slug for phase in phases]
+    if len(set(slugs)) != len(slugs):
+        yield ("phases",), f"found the slugs {slugs}; allowed: each once"
+    for at, phase in enumerate(phases):
+        wrong = [need for need in phase.needs if need not in numbers or need >= phase.number]
+        if wrong:
+            yield ("phases", at, "needs"), f"phase {phase.number} needs {wrong}; allowed: earlier phases"
+        if phase.reviewers and phase.review == "none":
+            yield ("phases", at, "reviewers"), f"phase {phase.number} has review: none; allowed: one of the two"
+    for name, chosen in modes.items():
+        wrong = [number for number in chosen if number not in numbers]
+        if wrong:
+            yield ("modes", name), f"found phases {wrong}; allowed: {numbers}"

@@ -1,16 +1,58 @@
-"""Events that follow from a plan: decisions that do not count, texts that a person revised, work resumed or stale."""
+"""The plan of a run, made again between its steps, and the events that follow from it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from haytham import clock
+from haytham.session.derived import has_conditions
 from haytham.session.milestones import has_begun, report_completed, report_revised, report_stale
+from haytham.session.plan import SessionPlan
 
 if TYPE_CHECKING:
     from haytham.events import Events
-    from haytham.session.plan import SessionPlan
+    from haytham.session.plan import PhasePlan
+    from haytham.session.session import SessionDocuments
+    from haytham.session.view import SessionView
 
 RUNS = ("run", "run again", "next attempt")
+_FULL_PLAN_INTERVAL = 1.0  # seconds after which a run looks at all phases again
+
+
+class RunPlanner:
+    """Plans the next step of a run that approves gates in the name of `approve_as`, if that is given."""
+
+    def __init__(self, session: SessionDocuments, approve_as: str | None) -> None:
+        self._session, self._approve_as = session, approve_as
+        self._planned_at = 0.0
+
+    def plan(self, previous: SessionPlan | None) -> SessionPlan:
+        """Return the plan of all phases; between two steps only the next phase and those it needs are looked at.
+
+        All phases are looked at when a run starts, before it stops, and at least once a second in between.
+        """
+        view = self._session.read()
+        is_due = clock.monotonic() - self._planned_at >= _FULL_PLAN_INTERVAL
+        if previous is None or previous.next is None or is_due or has_conditions(view):
+            return self._plan_all(view)
+        plan, numbers = previous, previous.changed_by_step()
+        looked_at: set[int] = set()
+        while not numbers <= looked_at:
+            plan = SessionPlan(view, previous=plan, numbers=numbers - looked_at)
+            looked_at |= numbers
+            entry = plan.next
+            if entry is None or self._ends_run(entry):
+                return self._plan_all(view)
+            numbers = {entry.number, *(needed.number for needed in plan.needed(entry.state.phase))}
+        return plan
+
+    def _plan_all(self, view: SessionView) -> SessionPlan:
+        self._planned_at = clock.monotonic()
+        return SessionPlan(view)
+
+    def _ends_run(self, entry: PhasePlan) -> bool:
+        gates = [] if entry.state.phase.may_review(self._approve_as) else ["gate"]
+        return entry.next_action.action in ("rejected", "write", *gates)
 
 
 class PlanReporter:

@@ -13,7 +13,6 @@ from haytham.agents.registry import DEFAULT_MODEL
 from haytham.engine.autosnapshot import AutoSnapshotter, SessionTaskSnapshots
 from haytham.engine.drift_monitor import DriftMonitor, progress_facts
 from haytham.engine.invoke import RUNS, AgentInvoker, RunOptions
-from haytham.engine.plan_reporter import PlanReporter
 from haytham.engine.result import (
     AgentOutcome,
     PhaseRun,
@@ -29,6 +28,7 @@ from haytham.engine.result import (
     plain_text,
     without_secrets,
 )
+from haytham.engine.run_plan import PlanReporter, RunPlanner
 from haytham.errors import (
     AgentError,
     BudgetExceeded,
@@ -41,12 +41,13 @@ from haytham.errors import (
 )
 from haytham.history.history import History
 from haytham.redact import redact
-from haytham.session.derived import has_conditions, parse_rows
+from haytham.session.derived import parse_rows
 from haytham.session.pages import UNWRITTEN, accept_written, output_paths
 from haytham.session.paths import session_lock, session_prefix
 from haytham.session.plan import SessionPlan, summarize
+from haytham.session.quarantine import quarantine_reply
 from haytham.session.review import ReviewGate
-from haytham.session.session import SessionDocuments, quarantine_reply
+from haytham.session.session import SessionDocuments
 from haytham.session.state import InvalidState, read_state
 
 if TYPE_CHECKING:
@@ -59,13 +60,11 @@ if TYPE_CHECKING:
     from haytham.events import Events
     from haytham.session.changes import Transaction
     from haytham.session.plan import PhasePlan
-    from haytham.session.view import SessionView
 
 __all__ = ["RunResult", "Runner"]
 
 _DEFAULT_OPTIONS = RunOptions()
 _PHASE_EVENTS = {"completed": "phase_completed", "failed": "phase_failed", "in_progress": "phase_waiting"}
-_FULL_PLAN_INTERVAL = 1.0  # seconds after which a run looks at all phases again
 
 
 class Runner:
@@ -94,7 +93,7 @@ class Runner:
     def _build(self, session: SessionDocuments) -> None:
         """Build all that has read documents, so that the run goes on from what is on disk."""
         events, may_run_code = self._events, self._may_run_code
-        self._session, self._planned_at = session, 0.0
+        self._session, self._planner = session, RunPlanner(session, self._approve_as)
         self._gate = ReviewGate(session)
         self._invoker = AgentInvoker(session, events, may_run_code=may_run_code, options=self._options)
         self._history = History(session, events=events, may_run_code=may_run_code)
@@ -200,46 +199,18 @@ class Runner:
 
     def _refresh_plan(self, by: str | None, previous: SessionPlan | None = None) -> SessionPlan:
         """Return the plan, once decisions made in an editor are bound to their texts."""
-        plan = self._plan(previous)
+        plan = self._planner.plan(previous)
         self._reporter.report_revisions(plan)
         if any(entry.may_bind(by) for entry in plan.phases):
             for bound in self._gate.bind_editor_decisions(by):
                 self._snapshotter.after_decision(bound.phase, bound.decision)
                 self._memory.learn([bound.phase])
-            plan = self._plan(None)
+            plan = self._planner.plan(None)
         self._reporter.report_refused(plan)
         self._reporter.report_stale(plan)
         self._session.use_plan(plan)
         self._invoker.default_model = plan.view.settings.model
         return plan
-
-    def _plan(self, previous: SessionPlan | None) -> SessionPlan:
-        """Return the plan of all phases; between two steps only the next phase and those it needs are looked at.
-
-        All phases are looked at when a run starts, before it stops, and at least once a second in between.
-        """
-        view = self._session.read()
-        is_due = clock.monotonic() - self._planned_at >= _FULL_PLAN_INTERVAL
-        if previous is None or previous.next is None or is_due or has_conditions(view):
-            return self._plan_all(view)
-        plan, numbers = previous, previous.changed_by_step()
-        looked_at: set[int] = set()
-        while not numbers <= looked_at:
-            plan = SessionPlan(view, previous=plan, numbers=numbers - looked_at)
-            looked_at |= numbers
-            entry = plan.next
-            if entry is None or self._ends_run(entry):
-                return self._plan_all(view)
-            numbers = {entry.number, *(needed.number for needed in plan.needed(entry.state.phase))}
-        return plan
-
-    def _plan_all(self, view: SessionView) -> SessionPlan:
-        self._planned_at = clock.monotonic()
-        return SessionPlan(view)
-
-    def _ends_run(self, entry: PhasePlan) -> bool:
-        gates = [] if entry.state.phase.may_review(self._approve_as) else ["gate"]
-        return entry.next_action.action in ("rejected", "write", *gates)
 
     async def _do_next_step(self, plan: SessionPlan) -> RunResult | None:
         """Do the next thing; an outcome where that ends the run."""

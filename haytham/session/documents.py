@@ -220,3 +220,11 @@ def _document(model: type[D], key: str, data: bytes) -> StoredDocument[D]:
         parsed = parse(kind, data, head=head)
         _KEPT.put(cache_key, parsed)
     return StoredDocument(model, key, data, parsed)
+
+
+def check_location(document: StoredDocument[Document], field: str, wanted: object) -> None:
+    """Refuse a document that says it belongs elsewhere: it was copied or moved by hand."""
+    found = getattr(document.value, field)
+    if found != wanted:
+        message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
+        raise InvalidDocument([document.problem(message, field)])

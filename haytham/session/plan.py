@@ -471,8 +471,7 @@ def _unreadable(view: SessionView, manifest: SessionManifest, error: Exception) 
 
 def summarize_plan(plan: SessionPlan, manifest: SessionManifest | None = None) -> Summary:
     """Return what follows from a plan, without reading the documents of its phases again."""
-    view, phases = plan.view, plan.phases
-    value = manifest or view.manifest.value
+    view, phases, value = plan.view, plan.phases, manifest or plan.view.manifest.value
     unbound = {entry.number: _UNDECIDED for entry in phases if entry.refused is not None}
     facts = Summary(
         value,
@@ -490,14 +489,12 @@ def _status(plan: SessionPlan, facts: Summary) -> str:
     """Return the status of a session that was not closed: the first that applies."""
     if any(entry.next_action.action == "rejected" for entry in plan.phases):
         return "rejected"
-    entry = plan.next
-    if entry is None:
+    if (entry := plan.next) is None:
         return "completed"
     if plan.view.pause_reason() is not None:
         return "paused"
     last = {one.number: one for one in plan.phases}.get(facts.current_phase)
     if last and last.state.status == "failed" and last.next_action.action == "run" and last.next_action.agents:
         return "failed"
-    if entry.next_action.action in ("gate", "write"):
-        return "waiting"
-    return "in_progress" if plan.view.drift_pause() is None else "paused"
+    is_waiting = entry.next_action.action in ("gate", "write")
+    return "waiting" if is_waiting else "in_progress" if plan.view.drift_pause() is None else "paused"

@@ -16,7 +16,7 @@ from haytham.session.derived import (
     derived_checkpoint,
     parse_decision,
 )
-from haytham.session.documents import time_of
+from haytham.session.documents import check_location, time_of
 from haytham.session.drift_log import pause_by_drift
 from haytham.session.listing import FileListing, file_digest
 from haytham.session.models import (
@@ -490,14 +490,6 @@ class SessionView:
         message = "is missing, and the phase is completed; haytham resume runs its agent again, haytham restore has it"
         files = [self.phase_prefix(phase) + paths.output_file(agent) for agent in self.lost_outputs(phase)]
         return [Problem(message, file=file) for file in files]
-
-
-def check_location(document: StoredDocument[Document], field: str, wanted: object) -> None:
-    """Refuse a document that says it belongs elsewhere: it was copied or moved by hand."""
-    found = getattr(document.value, field)
-    if found != wanted:
-        message = f"found {found!r}; allowed: {wanted!r}, by the place of the file"
-        raise InvalidDocument([document.problem(message, field)])
 
 
 def _texts(rows: Iterable[ReviewedRow]) -> dict[str, str]:

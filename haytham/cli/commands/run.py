@@ -6,7 +6,7 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,10 +22,12 @@ from haytham.cli.context import (
     UNFINISHED,
     WAITING,
     AppContext,
+    Stopped,
     UsageError,
     ask,
     echo,
     sanitize,
+    until_signalled,
 )
 from haytham.cli.live import ProgressView
 from haytham.cli.options import complete_both, model_options, parse_model_options, session_option
@@ -50,7 +52,7 @@ from haytham.errors import InvalidIdea, SnapshotNotFound
 from haytham.session.spend_log import SpendSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from haytham.app.results import AgentFailure, SessionStatus
     from haytham.app.review import ReviewView
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from haytham.engine.runner import RunResult
     from haytham.usage import UsageTotal
 
-T = TypeVar("T")
 _FILE_ENDINGS = (".md", ".txt", ".markdown", ".rst")
 _CODES = {"completed": 0, "waiting": WAITING, "rejected": REJECTED, "paused": BUDGET}
 _MOST_COMPLAINTS = 5
@@ -271,38 +272,6 @@ def _run(context: AppContext, session: Session, view: ProgressView, how: dict[st
     except Stopped as stopped:  # told below the live view, which is gone by now
         _tell_stopped(context, session, stopped.number)
         raise click.exceptions.Exit(128 + stopped.number) from None
-
-
-class Stopped(Exception):
-    """A signal stopped a run."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(number)
-
-
-def until_signalled(run: Callable[[], Awaitable[T]]) -> T:
-    """Run until an outcome; Ctrl-C and SIGTERM stop between two writes, and the session can be resumed."""
-    import asyncio  # noqa: PLC0415 - only where something runs
-
-    got: list[int] = []
-
-    async def work() -> T:
-        task = asyncio.ensure_future(run())
-        loop = asyncio.get_running_loop()
-
-        def stop(number: int) -> None:
-            got.append(number)
-            task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number)
-        return await task
-
-    try:
-        return asyncio.run(work())
-    except asyncio.CancelledError:
-        raise Stopped(got[0] if got else signal.SIGINT) from None
 
 
 def _tell_stopped(context: AppContext, session: Session, number: int) -> None:

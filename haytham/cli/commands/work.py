@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.commands.run import Stopped, describe_result, until_signalled
-from haytham.cli.context import ERROR, AppContext, echo, sanitize
+from haytham.cli.commands.run import describe_result
+from haytham.cli.context import ERROR, AppContext, Stopped, echo, sanitize, until_signalled
 
 if TYPE_CHECKING:
     from haytham.app.session import Session
