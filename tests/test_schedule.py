@@ -53,14 +53,19 @@ def test_taking_a_snapshot_deletes_what_is_too_old(tmp_path, day, left):
     assert take(session, "manual", day) == left
 
 
+def deletions(session):
+    """The facts of the events that say what was deleted of a session's history."""
+    events = Events(session.store, f"{session.prefix}events.jsonl").read()[0]
+    return [event.facts for event in events if event.name == "snapshot_deleted"]
+
+
 def test_what_taking_a_snapshot_deletes_is_an_event(tmp_path):
-    """`snapshots_deleted` names the ids."""
+    """`snapshot_deleted` names the snapshot, and says that a rule deleted it."""
     session = new_session(tmp_path, "{retention: {routine: {keep_last: 1}}}")
     take(session)
     first = past(session).get("1").id
     take(session)
-    [event] = Events(session.store, f"{session.prefix}events.jsonl").read()[0]
-    assert (event.name, event.facts) == ("snapshots_deleted", {"snapshots": [first]})
+    assert [(facts["snapshot"], facts["why"]) for facts in deletions(session)] == [(first, "retention")]
 
 
 def test_blobs_are_deleted_by_prune_and_every_hundred_snapshots(tmp_path):
@@ -86,9 +91,7 @@ def test_a_run_applies_rules_and_limits_to_the_whole_project(tmp_path):
     desk.resume()
     assert [snapshot.number for snapshot in past(other).list()] == [3]
     assert past(other).verify() == []
-    assert [event.name for event in Events(other.store, f"{other.prefix}events.jsonl").read()[0]] == [
-        "snapshots_deleted"
-    ]
+    assert [(facts["number"], facts["why"]) for facts in deletions(other)] == [(1, "retention"), (2, "retention")]
 
 
 def test_an_unfinished_operation_keeps_its_snapshot(tmp_path):

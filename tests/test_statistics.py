@@ -138,7 +138,7 @@ def test_failures_and_drift_are_told(tmp_path):
     session = started(tmp_path, broken)
     session.run()
     events = session.new_events()
-    events.emit("drift_detected", signals=["age"], action="warn")
+    events.emit("drift_detected", signals=["age"], action="warn", why="it is old", recovery=None)
     found = Workspace(tmp_path).statistics()
     assert (dict(found.failures), dict(found.drift)) == ({"broken": found.events["agent_failed"]}, {"age": 1})
     assert found.spent.failed == found.events["agent_failed"]

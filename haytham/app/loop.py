@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from haytham.app.running import run_here
+from haytham.engine.autosnapshot import without_autosnapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,9 +49,10 @@ class AgentLoop:
         """
         result, error = None, None
         try:
-            result = work(self.session)
-            if isinstance(result, Awaitable):
-                result = run_here(partial(_value, result), instead="session.history.take_step() after the work")
+            with without_autosnapshots():
+                result = work(self.session)
+                if isinstance(result, Awaitable):
+                    result = run_here(partial(_value, result), instead="session.history.take_step() after the work")
         except Exception as raised:  # noqa: BLE001 - where a cycle ends: whatever it raises is in its result
             error = raised
         text = result if isinstance(result, str) else None

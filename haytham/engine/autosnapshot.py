@@ -28,8 +28,18 @@ log = logging.getLogger(__name__)
 _is_following: ContextVar[bool] = ContextVar("is_following", default=False)  # whether a save is being followed up
 
 
+@contextmanager
+def without_autosnapshots() -> Iterator[None]:
+    """Take no snapshot after saves that are made within: what follows counts them as one step."""
+    token = _is_following.set(True)
+    try:
+        yield
+    finally:
+        _is_following.reset(token)
+
+
 class AutoSnapshotter:
-    """Takes snapshots of a session as its policy says, and lets go of those whose time is over."""
+    """Takes snapshots of a session as its policy says, and deletes those whose time is over."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -90,11 +100,8 @@ class AutoSnapshotter:
         """
         if _is_following.get():
             return
-        token = _is_following.set(True)
-        try:
+        with without_autosnapshots():
             self._attempt("snapshot", lambda: self._after_save(completed, approved))
-        finally:
-            _is_following.reset(token)
 
     def _after_save(self, completed: int | None, approved: int | None) -> None:
         if completed is not None:
@@ -114,7 +121,7 @@ class AutoSnapshotter:
         if not self._policy_takes:
             return
         if self._history.policy.auto == "every":
-            self._carefully("step", self._history.step)
+            self._carefully("step", self._history.count_step)
         elif self._attempt("snapshot", self._history.is_interval_over):
             self._take("routine")
 

@@ -49,7 +49,7 @@ def take_step(
 
     SessionPaused if the session drifts and its workflow says `action: pause`.
     """
-    snapshot = History.step(history)
+    snapshot = history.count_step()
     snapshotter = AutoSnapshotter(history)
     monitor = DriftMonitor(history.session, history.events, snapshotter)
     monitor.go_on()

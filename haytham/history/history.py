@@ -184,6 +184,10 @@ class History(EventSource):
 
     def step(self) -> Snapshot | None:
         """Count a step of a loop; take and return a routine snapshot if frequency or interval say so."""
+        return self.count_step()
+
+    def count_step(self) -> Snapshot | None:
+        """Count a step for `frequency` alone: a save, an agent's answer, or a step of a loop."""
         self._archive.require_enabled("count a step")
         with self._archive.lock():
             last, branch = self.latest(), self._archive.records.branch
