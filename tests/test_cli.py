@@ -18,7 +18,7 @@ from support.cli_runner import IDEA, command, environment, frozen, haytham, proc
 
 COMMANDS = ["run", "resume", "status", "list", "show", "review", "approve", "request-changes", "reject", "skip"]
 COMMANDS += ["retry", "validate", "doctor", "init", "checkpoints", "snapshot", "restore", "recover", "fork", "diff"]
-COMMANDS += ["merge", "discard", "pin", "unpin", "delete", "prune", "verify", "cost", "config", "agents", "prompt"]
+COMMANDS += ["merge", "session", "pin", "unpin", "delete", "prune", "verify", "cost", "config", "agents", "prompt"]
 COMMANDS += ["work", "undo", "stats", "log"]
 
 

@@ -13,11 +13,11 @@ from haytham.engine.autosnapshot import AutoSnapshotter
 from haytham.engine.drift import text_similarity
 from haytham.engine.drift_monitor import DriftMonitor, process_name, task_facts
 from haytham.errors import HaythamError, SessionPaused, describe_error
-from haytham.history.history import History
 from haytham.redact import redact
 
 if TYPE_CHECKING:
     from haytham.engine.drift import DriftReport
+    from haytham.history.history import History
     from haytham.history.snapshot import Snapshot
     from haytham.session.session import SessionDocuments
 

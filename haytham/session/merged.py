@@ -58,9 +58,10 @@ def save_merge(changes: Transaction, session_id: str, pages: Sequence[PageMerge]
     missing = [page for page in changed if not is_written(changes.view.output(page.phase, page.agent))]
     for page in missing:
         _save_page(changes, page)
-    for phase in {page.phase.number: page.phase for page in missing}.values():
+    begun = [page for page in pages if not page.is_changed and _is_taken_over(changes.view, page)]
+    for phase in {page.phase.number: page.phase for page in (*missing, *begun)}.values():
         _complete(changes, phase)
-    phases = {page.phase.number: page.phase for page in changed}.values()
+    phases = {page.phase.number: page.phase for page in (*changed, *begun)}.values()
     opened = [phase.number for phase in phases if _open_gate(changes, phase, session_id)]
     for page in changed:  # after all gates, which present the texts before the merge: a conflict cannot be presented
         if page not in missing:
@@ -68,6 +69,13 @@ def save_merge(changes: Transaction, session_id: str, pages: Sequence[PageMerge]
     for page in pages:
         _save_base(changes, session_id, page)
     return opened
+
+
+def _is_taken_over(view: SessionView, page: PageMerge) -> bool:
+    """Return whether a merge that was killed took a page over, and did not come to complete its phase."""
+    output, record = view.output(page.phase, page.agent), view.checkpoint(page.phase)
+    is_completed = record is not None and record.value.status == "completed"
+    return not is_completed and output is not None and output.value.agent_digest == text_digest("")
 
 
 def _open_gate(changes: Transaction, phase: Phase, session_id: str) -> bool:
