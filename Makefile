@@ -35,7 +35,7 @@ soak: $(READY)
 	HAYTHAM_SOAK=1 $(BIN)/python -m pytest -n auto -q --timeout 3600 -m soak
 
 golden: $(READY)  # draws the golden files anew: what changed is a difference to review
-	cd tests && ../$(BIN)/python -m support.make_golden && ../$(BIN)/python -m support.make_effects
+	cd tests && ../$(BIN)/python -m support.make_golden && ../$(BIN)/python -m support.make_effects && ../$(BIN)/python -m support.make_screens
 
 bench: $(READY)
 	$(BIN)/python tests/bench.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from haytham.errors import AlreadyRunning, DecidedPhase, NothingToUndo
 from haytham.session.paths import session_lock
 from haytham.usage import Usage
 from support.history_workers import tree
+from support.make_screens import FOLDER, SCREENS, screens, waiting
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +130,29 @@ def test_the_last_approval_completes_the_session(session):
         session.approve()
         session.run()
     assert session.upcoming_work(3) == UpcomingWork()
+
+
+# Screens.
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What the gate shows on each screen."""
+    with chdir(tmp_path_factory.mktemp("screens")):
+        return screens(waiting("projects"))
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_gate_looks_as_agreed(shown, name):
+    """At 100, 80 and 45 columns, in colours, without, and on a dumb terminal, to the letter as its golden file."""
+    assert shown[name] == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["100", "80", "45", "80_dumb"])
+def test_no_line_of_the_gate_is_too_wide(shown, name):
+    """All lines but those that name a file fit the screen."""
+    lines = [line for line in shown[name].split("\n") if not line.startswith("file: ")]
+    assert max(map(len, lines)) <= SCREENS[name].width
 
 
 # Comments, and decisions that are withdrawn.

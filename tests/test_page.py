@@ -118,7 +118,7 @@ def test_words_that_changed_are_marked():
     """A difference shows the line, its heading and its words; without colours as `git --word-diff` does."""
     before, after = "# A\n\nPaid by the city.\nOld line.\n", "# A\n\nPaid by the town.\n"
     shown = render_word_diff(word_diff(before, after), Screen())
-    assert shown.startswith("line 1")
+    assert shown.startswith("line 3, # A\n")
     assert "Paid by the [-city-]{+town+}." in shown
     assert "[-Old line.-]" in shown
 

@@ -209,9 +209,13 @@ class Gate:
         """Show what changed, the pages, and what a decision stands on."""
         self._unwritten = self.session.unwritten_pages(self.number)
         review = self._review()
-        parts = [_title(review), _difference(review, self.screen), *self._pages(review)]
-        page_through("\n\n".join(part for part in parts if part), self.screen)
+        page_through(self.page_text(review), self.screen)
         self._facts(review)
+
+    def page_text(self, review: ReviewView) -> str:
+        """Return the phase as it is shown: its title, what changed, and its pages."""
+        parts = [_wrapped(_title(review), self.screen.width), _difference(review, self.screen), *self._pages(review)]
+        return "\n\n".join(part for part in parts if part)
 
     def _pages(self, review: ReviewView) -> Iterator[str]:
         for agent, text in review.texts.items():
@@ -222,12 +226,14 @@ class Gate:
                 yield title + render_page(text, self.screen)
 
     def _facts(self, review: ReviewView) -> None:
-        """Print what a person should know before they press a key."""
-        echo()
+        echo(f"\n{self.facts_text(review)}")
+
+    def facts_text(self, review: ReviewView) -> str:
+        """Return what a person should know before they press a key."""
         base = str(self.session.workspace.folder)
-        lines = [f"to write: {base}/{review.files[agent]}" for agent in self._unwritten]
-        for line in lines or review_facts(review, self._upcoming(), base=base):
-            echo(_wrapped(line, self.screen.width))
+        unwritten = [f"to write: {base}/{review.files[agent]}" for agent in self._unwritten]
+        lines = unwritten or review_facts(review, self._upcoming(), base=base)
+        return "\n".join(_wrapped(line, self.screen.width) for line in lines)
 
     def _upcoming(self) -> UpcomingWork | None:
         try:
@@ -272,12 +278,13 @@ def _difference(review: ReviewView, screen: Screen) -> str:
     if review.since is None and not review.requested:
         return ""
     lines = [_wrapped(sanitize(f"- {change}"), screen.width) for change in review.requested]
-    parts = ["\n".join(["you asked for:" if lines else "", *lines]).strip()]
+    parts = ["\n".join(["you asked for:", *lines])] if lines else []
     since = "the last decision" if review.since == "decision" else "the page was presented"
     for agent, text in review.texts.items():
         diff = word_diff(review.earlier_texts.get(agent, text), text)
         if diff.stat != (0, 0):
-            parts.append(f"--- {agent}: what changed since {since}\n\n{render_word_diff(diff, screen)}")
+            title = _wrapped(f"--- {agent}: what changed since {since}", screen.width)
+            parts.append(f"{title}\n\n{render_word_diff(diff, screen)}")
     return "\n\n".join(part for part in parts if part)
 
 

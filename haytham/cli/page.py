@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,14 +17,15 @@ import click
 from haytham.cli.context import echo, echo_coloured, sanitize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from haytham.word_diff import Span, WordDiff
+    from haytham.word_diff import Span, SpanKind, WordDiff, WordHunk
 
 WIDEST = 100  # columns: longer lines are hard to read
 _NARROWEST = 20
 _LONGEST = 200_000  # characters: a longer page is shown as it is
 _PAGER = "less"
+_WORD = re.compile(r"\s+|\S+")
 
 
 @dataclass(frozen=True)
@@ -98,27 +100,46 @@ def _console(screen: Screen, out: io.StringIO) -> Any:
 # Differences.
 
 
-def render_word_diff(diff: WordDiff, screen: Screen, *, context: int = 2) -> str:
+def render_word_diff(diff: WordDiff, screen: Screen, *, context: int = 1) -> str:
     """Return the lines that changed with their words marked: in colours, else `[-deleted-]` and `{+inserted+}`."""
     parts = []
     for hunk in diff.hunks(context):
-        start, _ = hunk.new_range
-        head = _styled(f"line {start}{f', {hunk.heading}' if hunk.heading else ''}", "cyan", screen)
+        head = _styled(_place(hunk), "cyan", screen)
         parts.append("\n".join([head, *(_diff_line(line.spans, screen) for line in hunk.lines)]))
     return "\n\n".join(parts)
 
 
+def _place(hunk: WordHunk) -> str:
+    """Return where the first change is: its line in the new text, else in the old one, and the heading above it."""
+    line = next(line for line in hunk.lines if line.kind != "same")
+    number = line.before if line.after is None else line.after
+    return f"line {number}{f', {hunk.heading}' if hunk.heading else ''}"
+
+
 def _diff_line(spans: Sequence[Span], screen: Screen) -> str:
-    return "".join(_marked(span, screen) for span in spans)
+    """Return a line wrapped between words, each of them marked."""
+    lines, used = [""], 0
+    for text, kind in _words(spans, screen):
+        if used and used + len(text) > screen.width:
+            lines.append("")
+            used = 0
+        if used or not text.isspace():
+            lines[-1] += text if kind == "same" else _marked(text, kind, screen)
+            used += len(text)
+    return "\n".join(line.rstrip() for line in lines)
 
 
-def _marked(span: Span, screen: Screen) -> str:
-    text = sanitize(span.text)
-    if span.kind == "same" or not text:
-        return text
-    if screen.colour:
-        return _styled(text, "green" if span.kind == "inserted" else "red", screen, strike=span.kind == "deleted")
-    return f"{{+{text}+}}" if span.kind == "inserted" else f"[-{text}-]"
+def _words(spans: Sequence[Span], screen: Screen) -> Iterator[tuple[str, SpanKind]]:
+    """Yield the words of a line and the space between them; without colours with the marks around each span."""
+    for span in spans:
+        text = sanitize(span.text)
+        if span.kind != "same" and not screen.colour and text:
+            text = f"[-{text}-]" if span.kind == "deleted" else f"{{+{text}+}}"
+        yield from ((word, span.kind) for word in _WORD.findall(text))
+
+
+def _marked(text: str, kind: SpanKind, screen: Screen) -> str:
+    return _styled(text, "green" if kind == "inserted" else "red", screen, strike=kind == "deleted")
 
 
 def _styled(text: str, colour: str, screen: Screen, *, strike: bool = False) -> str:
