@@ -24,8 +24,9 @@ from haytham.config.workflow import WorkflowFiles
 from haytham.engine.runner import Runner
 from haytham.events import Events
 from haytham.session import SessionDocuments, documents, listing, plan_cache, view
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
 from haytham.session.review import ReviewGate
+from haytham.session.summary import summarize
 from haytham.storage import Append, Batch, Write
 
 CALLS = 100

@@ -98,7 +98,7 @@ CHANGES = (
 CHANGES += (".transaction", ".update_manifest", ".switch_workflow", ".ensure_folder", ".create", ".save_request")
 TYPED_VALUES = {"haytham.session.spend_log", "haytham.history.snapshot", "haytham.history.compare"}
 TYPED_VALUES |= {"haytham.engine.runner", "haytham.session.plan", "haytham.history.fork", "haytham.history.lookup"}
-TYPED_VALUES |= {"haytham.history.snapshot_fields"}
+TYPED_VALUES |= {"haytham.history.snapshot_fields", "haytham.session.derived"}
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "cli"], ids=str)

@@ -6,7 +6,7 @@ import pytest
 
 from haytham.errors import AgentError
 from haytham.history.history import History
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from support import fake_agents
 from support.fake_agents import Desk, called
 

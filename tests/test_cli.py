@@ -181,7 +181,7 @@ def test_a_folder_of_a_strange_name_hides_no_session(here):
     first, strange = session_folder(here), session_folder(here).parent / "o\\dd"
     strange.mkdir()
     answer = haytham("list", cwd=here)
-    assert (answer.code, answer.out.splitlines()[-1].split()) == (6, ["rain_barrels/o\\dd", "unreadable"])
+    assert (answer.code, answer.out.splitlines()[-1].split()[:2]) == (6, ["rain_barrels/o\\dd", "unreadable"])
     assert haytham("status", cwd=here).code == 0
     assert haytham("checkpoints", first.name, cwd=here).code == 0
 

@@ -119,6 +119,7 @@ def test_one_unreadable_session_hides_no_other(here):
     answer = haytham("list", cwd=here)
     assert answer.code == 6
     assert [line.split()[:2] for line in answer.out.splitlines()] == [
+        ["session", "status"],
         [f"rain_barrels/{first.name}", "waiting"],
         ["rain_barrels/copy", "unreadable"],
     ]

@@ -15,7 +15,7 @@ from haytham.history.compare import Change, CompareSide, TextChange, _difference
 from haytham.markdown.renderer import render
 from haytham.markdown.schema import load_schema
 from haytham.session import SessionDocuments
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.session.swap import snapshot_paths
 from haytham.storage import MemoryStore
 from support.hostile_inputs import FRAGMENTS, shown_values, values

@@ -18,8 +18,8 @@ from haytham.events import Event, Events
 from haytham.history.history import History
 from haytham.session.drift_log import DriftFold
 from haytham.session.paths import EVENTS
-from haytham.session.plan import summarize
 from haytham.session.state import change_state
+from haytham.session.summary import summarize
 from support import fake_agents
 from support.fake_agents import Desk, called
 

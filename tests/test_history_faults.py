@@ -11,7 +11,8 @@ import pytest
 from conftest import SOAK, rounds
 from haytham import History
 from haytham.session import SessionDocuments
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
+from haytham.session.summary import summarize
 from support.history_workers import (
     again,
     approve,

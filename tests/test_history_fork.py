@@ -13,7 +13,7 @@ from haytham import History, ProjectManager, clock
 from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, NotFound
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import FileStore
 from support.history_workers import (
     PATHS,

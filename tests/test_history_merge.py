@@ -11,8 +11,9 @@ from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, MergeConflict, NotFound
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
 from haytham.session.review import ReviewGate
+from haytham.session.summary import summarize
 from haytham.storage import FileStore
 from support.history_workers import (
     AGENT_FILE,

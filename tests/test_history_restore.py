@@ -17,7 +17,7 @@ from haytham.errors import AlreadyRunning, HaythamError, InvalidArgument, WriteC
 from haytham.history import restore
 from haytham.session import SessionDocuments
 from haytham.session.paths import session_lock
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import FileStore
 from support.history_workers import (
     FOLDERS,

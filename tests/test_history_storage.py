@@ -20,7 +20,7 @@ from haytham.events import Events
 from haytham.history.blobs import BlobStore
 from haytham.history.snapshot import FileEntry
 from haytham.session.paths import EVENTS
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import FileStore, SqliteStore
 from haytham.storage.base import bytes_digest
 from support.history_workers import (

@@ -19,8 +19,8 @@ from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
 from haytham.errors import AgentError, HaythamError
 from haytham.events import Events
-from haytham.session.plan import summarize
 from haytham.session.spend_log import CallRecord, SpendLog, SpendSummary
+from haytham.session.summary import summarize
 from haytham.storage import FileStore, MemoryStore
 from haytham.usage import Usage, UsageTotal, estimated_tokens, sum_usage
 from support import paid_agents

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from haytham.errors import InvalidDocument
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
+from haytham.session.summary import summarize
 from haytham.storage import FileStore
 from support import fake_agents
 from support.fake_agents import Desk, planned_anew

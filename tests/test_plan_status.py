@@ -12,7 +12,7 @@ from haytham import CheckpointManager
 from haytham.engine.runner import Runner
 from haytham.errors import StaleNeeds, WorkLeft
 from haytham.events import Events
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.session.validate import validate_tree
 from haytham.storage import FileStore
 from support import fake_agents

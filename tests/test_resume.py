@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from haytham.errors import InvalidArgument, InvalidDocument
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from support import fake_agents
 from support.fake_agents import WORKFLOW, Crash, Desk, Dying, called
 

@@ -13,8 +13,8 @@ from hypothesis.strategies import booleans, integers, none, sampled_from
 
 from conftest import rounds
 from haytham.errors import InvalidArgument, InvalidDocument
-from haytham.session.plan import summarize
 from haytham.session.review import ReviewGate
+from haytham.session.summary import summarize
 from haytham.text import text_digest
 from support import fake_agents
 from support.fake_agents import HEADING, Crash, Desk, Dying, planned_anew

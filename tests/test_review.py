@@ -6,8 +6,8 @@ import pytest
 
 from haytham.checkpoint.checkpoint_manager import CheckpointManager
 from haytham.errors import InvalidArgument, InvalidDocument
-from haytham.session.plan import summarize
 from haytham.session.review import BoundDecision, ReviewGate, save_request
+from haytham.session.summary import summarize
 from haytham.session.validate import validate_tree
 from support import fake_agents
 from support.cli_runner import edit

@@ -23,7 +23,7 @@ from haytham.engine.invoke import RunOptions
 from haytham.engine.runner import Runner
 from haytham.errors import AlreadyRunning, InvalidArgument, InvalidDocument, SessionMoved, UntrustedCode
 from haytham.events import Events
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import FileStore
 from haytham.storage.locks import is_held
 from support import bad_agents, fake_agents

@@ -15,7 +15,7 @@ from haytham.errors import InvalidDocument
 from haytham.session import SessionDocuments
 from haytham.session.derived import parse_decision
 from haytham.session.models import UserFeedback
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import FileStore, MemoryStore
 
 FACTS = {

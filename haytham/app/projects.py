@@ -20,8 +20,8 @@ from haytham.session.documents import DocumentRepository, check_location
 from haytham.session.milestones import report_completed
 from haytham.session.models import Project
 from haytham.session.paths import check_id, check_project_name, slug
-from haytham.session.plan import summarize
 from haytham.session.session import SessionDocuments, write_attributes
+from haytham.session.summary import summarize
 from haytham.storage.base import ABSENT, bytes_digest, cache_of
 from haytham.storage.factory import OURS
 from haytham.validation import plain_dict, require_text

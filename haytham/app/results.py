@@ -9,6 +9,7 @@ from haytham.engine.budget import check_budget
 from haytham.session.inputs import TaskInputs
 from haytham.storage.base import bytes_digest
 from haytham.text import text_digest
+from haytham.usage import UsageTotal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from haytham.errors import RefusedDecision
     from haytham.history.merge import MergedPage
     from haytham.history.snapshot import Snapshot
-    from haytham.session.derived import Decision, Summary
+    from haytham.session.derived import Decision, NextStep, Summary
     from haytham.session.plan import Action, Cause
     from haytham.session.spend_log import BudgetDenial, SpendSummary
     from haytham.session.view import SessionView
@@ -66,6 +67,16 @@ class SessionListing:
     def name(self) -> str | None:
         """Return its display name, if it has one that can be read."""
         return None if self.summary is None else self.summary.manifest.display_name
+
+    @property
+    def next(self) -> NextStep | None:
+        """Return what it waits for; None if nothing is left to do, or if nobody can tell."""
+        return None if self.summary is None else self.summary.next
+
+    @property
+    def spent(self) -> UsageTotal:
+        """Return what it has spent, as far as that can be read."""
+        return UsageTotal() if self.summary is None else self.summary.spent
 
     @property
     def is_archived(self) -> bool:

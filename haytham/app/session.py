@@ -23,7 +23,8 @@ from haytham.app.settings import RunSettings, check_settings, current_user
 from haytham.errors import InvalidRequest, NotAFork
 from haytham.events import EventSource
 from haytham.handlers import Handlers
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
+from haytham.session.summary import summarize
 from haytham.session.validate import validate_tree
 
 if TYPE_CHECKING:

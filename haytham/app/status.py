@@ -18,7 +18,8 @@ from haytham.app.review import contract_faults, redacted
 from haytham.errors import AmbiguousOutput, HaythamError, InvalidArgument, InvalidDocument, NotFound
 from haytham.session.pages import output_paths
 from haytham.session.paths import output_file
-from haytham.session.plan import SessionPlan, summarize_plan
+from haytham.session.plan import SessionPlan
+from haytham.session.summary import summarize_plan
 from haytham.text import text_digest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from haytham import clock
 from haytham.app.decisions import run_owner
 from haytham.errors import AlreadyRunning, HaythamError, SessionNotReady
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage.base import current_digest
 
 if TYPE_CHECKING:

@@ -51,10 +51,10 @@ from haytham.handlers import Handlers
 from haytham.history.history import AllHistories
 from haytham.otel import instrument
 from haytham.session import paths
-from haytham.session.plan import summarize
 from haytham.session.repair import STARTED
 from haytham.session.session import SessionDocuments
 from haytham.session.settings import read_settings
+from haytham.session.summary import summarize
 from haytham.session.validate import history_folders, is_history, validate_tree
 from haytham.storage.base import bytes_digest
 from haytham.storage.files import FileStore
@@ -237,17 +237,24 @@ class Workspace(EventSource):
         listings = [self._listing(*pair) for pair in matching or pairs]
         raise SessionNotFound(name, _candidates(listings), matches=len(matching))
 
-    def list(
+    def list(  # noqa: PLR0913 - what a listing can be narrowed by
         self,
         *,
         status: str | None = None,
         user: str | None = None,
         project: str | None = None,
         archived: bool | None = None,
+        waiting: bool = False,
+        waiting_for: str | None = None,
     ) -> Listings:
-        """Return all sessions, or those that the filters name; one that cannot be read hides no other."""
+        """Return all sessions, or those that the filters name; one that cannot be read hides no other.
+
+        With `waiting` those in which a page waits to be reviewed or written, with `waiting_for` by that user.
+        """
         listings = [self._listing(*pair) for pair in self.folders() if project in (None, pair[0])]
         listings = [listing for listing in listings if archived in (None, listing.is_archived)]
+        if waiting or waiting_for is not None:
+            listings = [listing for listing in listings if _waits(listing, waiting_for)]
         return [listing for listing in listings if status in (None, listing.status) and user in (None, listing.user)]
 
     def _listing(self, project_id: str, session_id: str) -> SessionListing:
@@ -479,3 +486,9 @@ def _emit_start(documents: SessionDocuments, source: WorkflowFiles, settings: Ru
 
 def _candidates(listings: Listings) -> list[tuple[str, str]]:
     return [(listing.id, listing.status) for listing in listings]
+
+
+def _waits(listing: SessionListing, user: str | None) -> bool:
+    """Return whether a page of a session waits for a person, or for one user."""
+    step = listing.next
+    return step is not None and step.is_for_person and (user is None or user in step.users)

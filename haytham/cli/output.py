@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from haytham.config.policy import BudgetLimits
     from haytham.history.fork import SnapshotNode
     from haytham.history.snapshot import Snapshot
+    from haytham.session.derived import NextStep
     from haytham.session.spend_log import SpendSummary
     from haytham.usage import UsageTotal
 
@@ -302,6 +303,15 @@ def redacted_lines(redacted: Mapping[str, int]) -> list[str]:
         f"and is stored as {HIDDEN}"
         for agent, count in redacted.items()
     ]
+
+
+def next_words(step: NextStep | None) -> str:
+    """Return what a session waits for: the command, its phase, and who may do it."""
+    if step is None:
+        return "-"
+    if step.is_for_person:
+        return f"{step.kind} {step.phase} ({', '.join(step.users)})"
+    return f"retry {step.phase}" if step.kind == "retry" else step.kind
 
 
 def editor_lines(editor: EditorDecisions) -> list[str]:

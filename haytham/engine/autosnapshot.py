@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from haytham.errors import HaythamError, SnapshotVetoed
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -44,11 +44,12 @@ from haytham.redact import redact
 from haytham.session.derived import parse_rows
 from haytham.session.pages import UNWRITTEN, accept_written, output_paths
 from haytham.session.paths import session_lock, session_prefix
-from haytham.session.plan import SessionPlan, summarize
+from haytham.session.plan import SessionPlan
 from haytham.session.quarantine import quarantine_reply
 from haytham.session.review import ReviewGate
 from haytham.session.session import SessionDocuments
 from haytham.session.state import InvalidState, read_state
+from haytham.session.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,8 +18,8 @@ from haytham.session import derived, paths
 from haytham.session.derived import derived_checkpoint, derived_manifest, derived_output
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import AgentOutput, PhaseCheckpoint, SessionManifest, TaskPart, TaskRecord
-from haytham.session.plan import summarize
 from haytham.session.spend_log import SpendLog
+from haytham.session.summary import summarize
 from haytham.storage.base import (
     ABSENT,
     ANY,

@@ -52,12 +52,30 @@ class ReviewDecision:
         return self.decision is None or self.outdated
 
 
+NextKind = Literal["review", "write", "resume", "retry", "raise limit"]
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What a session waits for, in which phase, and who may do it: the reviewers of the phase, else its owner."""
+
+    kind: NextKind
+    phase: int
+    users: tuple[str, ...] = ()
+
+    @property
+    def is_for_person(self) -> bool:
+        """Return whether a page waits to be reviewed or written."""
+        return self.kind in ("review", "write")
+
+
 @dataclass(frozen=True)
 class Summary:
     """A session at one moment: what its documents say, and all that follows from them.
 
     `changed` is the status of phases as the plan sees them; `error` why there is no plan, where the status is
-    `unreadable`; `times` when outputs were written, reviews were given and the state was saved.
+    `unreadable`; `times` when outputs were written, reviews were given and the state was saved. `next` is None if
+    nothing is left to do, or if nobody can tell.
     """
 
     manifest: SessionManifest
@@ -69,6 +87,7 @@ class Summary:
     error: Exception | None = None
     spent: UsageTotal = field(default_factory=UsageTotal)
     times: tuple[str, ...] = ()
+    next: NextStep | None = None
 
     @cached_property
     def statuses(self) -> dict[int, str]:

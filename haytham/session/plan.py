@@ -10,15 +10,13 @@ has a gate only if there is feedback.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from haytham.errors import HaythamError, InvalidDocument, NotReviewer, Problem, RefusedDecision, StaleNeeds
+from haytham.errors import InvalidDocument, NotReviewer, Problem, RefusedDecision, StaleNeeds
 from haytham.session.derived import (
     ReviewDecision,
-    Summary,
     asked_agents,
     has_conditions,
     outcomes_outside,
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from haytham.config.workflow import Phase
     from haytham.session.derived import Decision, PhaseOutcome
     from haytham.session.inputs import Recall
-    from haytham.session.models import PhaseCheckpoint, SessionManifest
+    from haytham.session.models import PhaseCheckpoint
     from haytham.session.view import OutputFacts, SessionView
 
 Action = Literal["rejected", "nothing", "run", "write", "next attempt", "run again", "gate", "approved"]
@@ -444,57 +442,3 @@ def _check_folders(view: SessionView) -> None:
     if unknown:
         message = "is a folder of no phase; rename it back, or move it out of the session"
         raise InvalidDocument([Problem(message, file=view.prefix + folder) for folder in unknown])
-
-
-def summarize(view: SessionView, manifest: SessionManifest | None = None) -> Summary:
-    """Return all that follows from a session's documents, with its manifest or one about to be written.
-
-    InvalidDocument where a checkpoint or a review cannot be read. Where anything else cannot be, the status is
-    `unreadable`, and what the checkpoints say is told all the same.
-    """
-    try:
-        return summarize_plan(SessionPlan(view), manifest)
-    except (HaythamError, OSError) as error:
-        return _unreadable(view, manifest or view.manifest.value, error)
-
-
-def _unreadable(view: SessionView, manifest: SessionManifest, error: Exception) -> Summary:
-    """Return what the checkpoints of a session say that has no plan; InvalidDocument if they or reviews do not."""
-    checkpoints = {phase.number: record.value for phase in view.phases if (record := view.checkpoint(phase))}
-    for phase in view.phases:
-        view.decision(phase)
-    facts = Summary(manifest, view.phases, checkpoints, {}, status="unreadable", error=error, times=(*view.times(),))
-    with suppress(HaythamError, OSError):
-        facts = replace(facts, spent=view.spending().total)
-    return facts
-
-
-def summarize_plan(plan: SessionPlan, manifest: SessionManifest | None = None) -> Summary:
-    """Return what follows from a plan, without reading the documents of its phases again."""
-    view, phases, value = plan.view, plan.phases, manifest or plan.view.manifest.value
-    unbound = {entry.number: _UNDECIDED for entry in phases if entry.refused is not None}
-    facts = Summary(
-        value,
-        view.phases,
-        {entry.number: entry.checkpoint for entry in phases if entry.checkpoint is not None},
-        {entry.number: entry.review for entry in phases if entry.review is not None} | unbound,
-        {entry.number: entry.status for entry in phases},
-        spent=view.spending().total,
-        times=(*(time for entry in phases for time in entry.times), *view.state_times()),
-    )
-    return replace(facts, status="completed" if value.closed is not None else _status(plan, facts))
-
-
-def _status(plan: SessionPlan, facts: Summary) -> str:
-    """Return the status of a session that was not closed: the first that applies."""
-    if any(entry.next_action.action == "rejected" for entry in plan.phases):
-        return "rejected"
-    if (entry := plan.next) is None:
-        return "completed"
-    if plan.view.pause_reason() is not None:
-        return "paused"
-    last = {one.number: one for one in plan.phases}.get(facts.current_phase)
-    if last and last.state.status == "failed" and last.next_action.action == "run" and last.next_action.agents:
-        return "failed"
-    is_waiting = entry.next_action.action in ("gate", "write")
-    return "waiting" if is_waiting else "in_progress" if plan.view.drift_pause() is None else "paused"

@@ -29,9 +29,10 @@ from haytham.session.listing import measure_bytes
 from haytham.session.models import SessionManifest, UserFeedback
 from haytham.session.pages import complete_phase
 from haytham.session.paths import check_agent_name, check_agents, check_id, check_project_name
-from haytham.session.plan import SessionPlan, approval_problem, summarize, summarize_plan
+from haytham.session.plan import SessionPlan, approval_problem
 from haytham.session.quarantine import orphaned_files, quarantine
 from haytham.session.state import change_state, read_state
+from haytham.session.summary import summarize, summarize_plan
 from haytham.session.swap import complete_pending, has_pending
 from haytham.session.view import SessionView
 from haytham.validation import require_text

@@ -19,10 +19,10 @@ from haytham.session import paths
 from haytham.session.derived import derived_feedback, derived_manifest, derived_output
 from haytham.session.documents import DocumentRepository
 from haytham.session.models import MODELS
-from haytham.session.plan import summarize
 from haytham.session.session import SessionDocuments
 from haytham.session.settings import read_settings
 from haytham.session.spend_log import SpendLog
+from haytham.session.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -504,6 +504,9 @@ LOOK = [
     Scenario("list_without_a_session", "list"),
     Scenario("list_of_several", "list", (*TWO_PROJECTS, "reject -s ladders")),
     Scenario("list_json", "list --json", TWO_PROJECTS),
+    Scenario("list_mine", "list --mine", TWO_PROJECTS),
+    Scenario("list_waiting_by_project", "list --waiting --sort project --limit 1 --json", TWO_PROJECTS),
+    Scenario("list_of_nobody", "list --user bob --status waiting", TWO_PROJECTS),
     Scenario(
         "list_with_a_broken_one",
         "list",

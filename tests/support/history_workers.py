@@ -17,7 +17,7 @@ from haytham.config.settings import Settings
 from haytham.config.workflow import FILE, WorkflowFiles
 from haytham.errors import NotFound
 from haytham.session import SessionDocuments
-from haytham.session.plan import summarize
+from haytham.session.summary import summarize
 from haytham.storage import ANY, FileStore, bytes_digest
 from haytham.storage.base import check_precondition
 from support.subprocess_workers import FORK, running

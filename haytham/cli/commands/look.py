@@ -6,51 +6,72 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from haytham.cli.context import INVALID, PHASE, AppContext, UsageError, echo, in_a_line, sanitize
+from haytham.app.settings import current_user
+from haytham.cli.context import INVALID, PHASE, UNREADABLE, AppContext, UsageError, echo, in_a_line, sanitize
 from haytham.cli.options import complete_snapshots, session_option
 from haytham.cli.output import (
     assumed_words,
+    cost_words,
     fault_lines,
     limit_words,
+    next_words,
     reviewer_words,
     spent_facts,
     spent_words,
     suggest_limit,
+    totals,
     unknown_words,
 )
 from haytham.redact import HIDDEN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from haytham.app.results import PhaseStatus, SessionListing, SessionStatus, Spending
     from haytham.app.session import Session
     from haytham.history.snapshot import Snapshot
 
 
+STATUSES = ("in_progress", "waiting", "paused", "failed", "completed", "rejected", UNREADABLE)
+_COLUMNS = ("session", "status", "next", "owner", "cost", "changed", "")
+_ORDERS: dict[str, Callable[[SessionListing], Any]] = {
+    "changed": lambda _listing: 0,  # they come in this order
+    "cost": lambda listing: -listing.spent.cost,
+    "owner": lambda listing: listing.user or "",
+    "project": lambda listing: listing.project_id,
+}
+
+
 @click.command("list")
 @click.option("--all", "everything", is_flag=True, help="Archived sessions, too.")
+@click.option("--waiting", is_flag=True, help="Those in which a page waits to be reviewed or written.")
+@click.option("--mine", is_flag=True, help="Those in which it waits for you.")
+@click.option("--user", help="Those that this user started.")
+@click.option("--status", type=click.Choice(STATUSES), help="Those with this status.")
+@click.option("--project", help="Those of this project, by its id.")
+@click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="changed", show_default=True, help="The order.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
 @click.pass_obj
-def list_(context: AppContext, *, everything: bool) -> None:
-    r"""List all sessions, the one changed last first.
+def list_(context: AppContext, /, *, everything: bool, sort: str, limit: int | None, **given: Any) -> None:
+    r"""List all sessions, the one changed last first: what each waits for, and for whom.
 
     Archived ones with --all only.
 
     \b
-    Example:
-      haytham list --json
+    Examples:
+      haytham list --mine
+      haytham list --waiting --sort owner
+      haytham list --status failed --json
     """
-    chosen = context.workspace.list(archived=None if everything else False)
+    me = current_user(None) if given.pop("mine") else None
+    chosen = context.workspace.list(archived=None if everything else False, waiting_for=me, **given)
     listings = sorted(chosen, key=lambda listing: (listing.last_updated, listing.session_id), reverse=True)
-    rows, names = [_row(listing) for listing in listings], [in_a_line(listing.id) for listing in listings]
-    width = max(map(len, names), default=0)
-    about = zip(names, listings, strict=True)
-    lines = [
-        f"{name:<{width}}  {listing.status:<11}  {listing.last_updated}{_labels(listing)}".rstrip()
-        for name, listing in about
-    ]
+    listings = sorted(listings, key=_ORDERS[sort])[:limit]
     nothing = f"there is no session in {context.base}/; start one with: haytham run IDEA"
     if not listings and context.workspace.folders():
-        nothing = "all sessions are archived: haytham list --all"
-    context.output("sessions", {"sessions": rows}, "\n".join(lines) or nothing)
+        is_filtered = me is not None or any(given.values())
+        nothing = "no session is like that" if is_filtered else "all sessions are archived: haytham list --all"
+    context.output("sessions", {"sessions": [_row(listing) for listing in listings]}, _table(listings) or nothing)
     faults = [listing.error for listing in listings if listing.error is not None]
     for error in faults if not context.options.as_json else ():
         echo(f"haytham: {error}", err=True)
@@ -58,11 +79,31 @@ def list_(context: AppContext, *, everything: bool) -> None:
         raise click.exceptions.Exit(INVALID)
 
 
+def _table(listings: Sequence[SessionListing]) -> str:
+    """Return a line for each session below the titles of its columns; nothing without any."""
+    if not listings:
+        return ""
+    rows = [_COLUMNS, *(_cells(listing) for listing in listings)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS))]
+    padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def _cells(listing: SessionListing) -> tuple[str, ...]:
+    owner, cost = listing.user or "-", cost_words(listing.spent) if listing.spent.calls else "-"
+    labels = _labels(listing).strip()
+    cells = (listing.id, listing.status, next_words(listing.next), owner, cost, listing.last_updated, labels)
+    return tuple(map(in_a_line, cells))
+
+
 def _row(listing: SessionListing) -> dict[str, Any]:
     ids = {"project": listing.project_id, "session": listing.session_id}
     problem = None if listing.error is None else str(listing.error)
     labels = {"name": listing.name, "archived": listing.is_archived}
-    return {**ids, **labels, "status": listing.status, "last_updated": listing.last_updated, "problem": problem}
+    step = listing.next
+    after = None if step is None else {"kind": step.kind, "phase": step.phase, "users": list(step.users)}
+    facts = {"status": listing.status, "next": after, "owner": listing.user, "spent": totals(listing.spent)}
+    return {**ids, **labels, **facts, "last_updated": listing.last_updated, "problem": problem}
 
 
 def _labels(listing: SessionListing) -> str:
