@@ -1,6 +1,6 @@
-"""When a snapshot is taken by itself: the policy of a session, carried out beside whoever drives it.
+"""Automatic snapshots: taken and deleted as a session's policy says, at each step of a run and after saves of a caller.
 
-What cannot be taken is told and stops nothing: the documents themselves are as safe as they were.
+A snapshot that cannot be taken is logged and emitted as an event, and stops nothing: the documents are saved already.
 """
 
 from __future__ import annotations
@@ -25,80 +25,83 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_is_following: ContextVar[bool] = ContextVar("is_following", default=False)  # whether a save is being followed up
+_is_suspended: ContextVar[bool] = ContextVar("is_suspended", default=False)  # whether saves take no snapshots
 
 
 @contextmanager
 def without_autosnapshots() -> Iterator[None]:
-    """Take no snapshot after saves that are made within: what follows counts them as one step."""
-    token = _is_following.set(True)
+    """Take no snapshots after saves in this block; the caller counts them as one step."""
+    token = _is_suspended.set(True)
     try:
         yield
     finally:
-        _is_following.reset(token)
+        _is_suspended.reset(token)
 
 
 class AutoSnapshotter:
-    """Takes snapshots of a session as its policy says, and deletes those whose time is over."""
+    """Takes snapshots of a session as its policy says, and deletes those that it no longer keeps."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._before: dict[int, Snapshot] = {}
-        self._unfinished: dict[int, list[Snapshot]] = {}
+        # Taken before a phase ran again, by phase, until it completes: in this run, and in earlier ones.
+        self._rerun_snapshots: dict[int, Snapshot] = {}
+        self._earlier_rerun_snapshots: dict[int, list[Snapshot]] = {}
 
     @property
-    def _policy_takes(self) -> bool:
+    def _is_automatic(self) -> bool:
+        """Return whether the policy asks for snapshots that nobody requests."""
         return self._history.policy.enabled and self._history.policy.auto != "off"
 
     def prune_on_start(self) -> None:
-        """At the start of a run: delete what retention and limits delete in the whole project."""
+        """Delete, at the start of a run, what retention and limits no longer keep in the whole project."""
         if self._history.policy.enabled:
-            self._carefully("prune", self._history.prune_project)
-            self._attempt("snapshot", self._find_unfinished)
+            self._attempt_flushed("prune", self._history.prune_project)
+            self._attempt("snapshot", self._find_earlier_rerun_snapshots)
 
-    def _find_unfinished(self) -> None:
-        """Find what earlier runs took before a phase ran again that never completed: its completion clears them."""
+    def _find_earlier_rerun_snapshots(self) -> None:
+        """Find snapshots that earlier runs took before they ran a phase again; its completion deletes them."""
         for snapshot in self._history.list("pre_operation"):
             number = snapshot.metadata.get("phase")
             if isinstance(number, int):
-                self._unfinished.setdefault(number, []).append(snapshot)
+                self._earlier_rerun_snapshots.setdefault(number, []).append(snapshot)
 
     def backfill_approvals(self) -> None:
-        """Take what is missing of approvals that were bound to texts where nobody was there to take it."""
-        if self._policy_takes:
-            self._carefully("snapshot", self._take_approvals)
+        """Take a snapshot for each approved phase whose approval has none, as for one typed into its file."""
+        if self._is_automatic:
+            self._attempt_flushed("snapshot", self._take_missing_approvals)
 
-    def _take_approvals(self) -> None:
+    def _take_missing_approvals(self) -> None:
         approved = summarize(self._history.session.read()).approved_phases
-        known = {one.approval for one in self._history.list()} if approved else set()
+        recorded = {snapshot.approval for snapshot in self._history.list()} if approved else set()
         for phase in approved:
-            if self._approval(phase) not in known:
+            if self._approval_name(phase) not in recorded:
                 self.after_decision(phase, "approved")
 
-    def _approval(self, phase: int) -> str:
+    def _approval_name(self, phase: int) -> str:
+        """Return what an approval is called in the record of its snapshot."""
         view = self._history.session.read()
         return f"phase {phase}, attempt {view.attempt(view.phase(phase))}"
 
-    def takes_after_agent(self, wanted: bool | None) -> bool:  # noqa: FBT001 - a value, not a switch
-        """Return whether a snapshot or a step follows an agent's answer; `wanted` is what the agent's file says."""
-        if wanted is None:
-            return self._policy_takes and self._history.policy.auto == "every"
-        return wanted and self._history.policy.enabled
+    def takes_after_agent(self, declared: bool | None) -> bool:  # noqa: FBT001 - a value, not a switch
+        """Return whether a snapshot or a step follows an answer; `declared` is what the agent's file says."""
+        if declared is None:
+            return self._is_automatic and self._history.policy.auto == "every"
+        return declared and self._history.policy.enabled
 
-    def after_agent(self, phase: int, agent: str, *, wanted: bool | None) -> None:
-        """Once an agent's answer is stored: what is due; or what the agent's own file says."""
-        if wanted is None:
+    def after_agent(self, phase: int, agent: str, *, declared: bool | None) -> None:
+        """Take a snapshot after a stored answer if the agent's file says so, else if one is due."""
+        if declared is None:
             self._take_if_due()
-        elif wanted and self._history.policy.enabled:
+        elif declared and self._history.policy.enabled:
             self._take("routine", metadata={"agent": agent, "phase": phase})
 
     def after_save(self, *, completed: int | None = None, approved: int | None = None) -> None:
-        """Take what is due once a caller has saved something: a completed phase, an approval, or anything else.
+        """Take the snapshots that are due after a save: of a completed phase, of an approval, else a routine one.
 
-        The save is done: whatever keeps a snapshot from being taken is logged, and the next save that is due takes it.
-        What a handler of such a snapshot saves takes none, as that would have no end.
+        A failure is logged, and a later save takes the snapshot. Saves of event handlers that this calls take none, as
+        that would never end.
         """
-        if _is_following.get():
+        if _is_suspended.get():
             return
         with without_autosnapshots():
             self._attempt("snapshot", lambda: self._after_save(completed, approved))
@@ -111,90 +114,91 @@ class AutoSnapshotter:
         self._take_if_due()
 
     def after_approval(self, phase: int) -> None:
-        """Take a snapshot of an approval if it is bound to the texts that are there, and those of earlier approvals."""
-        if self._policy_takes and phase in summarize(self._history.session.read()).approved_phases:
+        """Take a snapshot of an approval that is bound to the present texts, and those that earlier approvals lack."""
+        if self._is_automatic and phase in summarize(self._history.session.read()).approved_phases:
             self.after_decision(phase, "approved")
             self.backfill_approvals()
 
     def _take_if_due(self) -> None:
         """Count a step if every step counts; else take a routine snapshot if the interval is over."""
-        if not self._policy_takes:
+        if not self._is_automatic:
             return
         if self._history.policy.auto == "every":
-            self._carefully("step", self._history.count_step)
+            self._attempt_flushed("step", self._history.count_step)
         elif self._attempt("snapshot", self._history.is_interval_over):
             self._take("routine")
 
     def after_phase(self, phase: Phase, *, done: bool) -> None:
-        """Once all agents of a phase have run: one of the phase; what was taken before it ran again may go."""
-        before = self._before.pop(phase.number, None)
+        """Take a snapshot after a phase has run; if all agents are done, delete those from before it ran again."""
+        before = self._rerun_snapshots.pop(phase.number, None)
         if not self.takes(phase) or self._take("phase", metadata={"phase": phase.number}) is None:
             return
         if done:
-            finished = [*self._unfinished.pop(phase.number, ()), *([] if before is None else [before])]
-            for snapshot_id in dict.fromkeys(snapshot.id for snapshot in finished):
-                self._carefully("prune", partial(self._history.delete, snapshot_id, why="operation"))
+            obsolete = [*self._earlier_rerun_snapshots.pop(phase.number, ()), *([] if before is None else [before])]
+            for snapshot_id in dict.fromkeys(snapshot.id for snapshot in obsolete):
+                self._attempt_flushed("prune", partial(self._history.delete, snapshot_id, why="operation"))
 
     def takes(self, phase: Phase) -> bool:
-        """Whether snapshots are taken around a phase: what it says itself wins."""
-        wanted = self._policy_takes if phase.snapshot is None else phase.snapshot
-        return wanted and self._history.policy.enabled
+        """Return whether snapshots are taken before and after a phase; its own setting wins over the policy."""
+        is_on = self._is_automatic if phase.snapshot is None else phase.snapshot
+        return is_on and self._history.policy.enabled
 
     def after_decision(self, phase: int, decision: Decision) -> None:
-        """Take a snapshot of an approval that was bound to its texts; the last one of each attempt is kept for good."""
-        if decision == "approved" and self._policy_takes:
-            self._take("phase", metadata={"approved": phase}, approval=self._approval(phase))
+        """Take a snapshot if a bound decision is an approval; retention keeps the last one of each attempt."""
+        if decision == "approved" and self._is_automatic:
+            self._take("phase", metadata={"approved": phase}, approval=self._approval_name(phase))
 
     def before_rerun(self, phase: Phase, why: str) -> None:
-        """Before a phase runs again: what would be lost if that went wrong."""
-        if self.takes(phase) and phase.number not in self._before:
-            about = {"operation": f"phase {phase.number} again: {why}", "phase": phase.number}
-            taken = self._take("pre_operation", metadata=about)
-            if taken is not None:
-                self._before[phase.number] = taken
+        """Take a snapshot before a phase runs again, once a run."""
+        if self.takes(phase) and phase.number not in self._rerun_snapshots:
+            metadata = {"operation": f"phase {phase.number} again: {why}", "phase": phase.number}
+            snapshot = self._take("pre_operation", metadata=metadata)
+            if snapshot is not None:
+                self._rerun_snapshots[phase.number] = snapshot
 
-    def after_error(self, what: str) -> Snapshot | None:
-        """Once something went wrong: how far it came."""
-        return self._take("recovery", metadata={"operation": what}) if self._policy_takes else None
+    def after_error(self, error: str) -> Snapshot | None:
+        """Take a recovery snapshot after an error; return it, or None if none was taken."""
+        return self._take("recovery", metadata={"operation": error}) if self._is_automatic else None
 
     def on_completed(self) -> None:
-        """Once the session is completed; again only where something has changed since."""
-        if self._policy_takes:
-            self._carefully("snapshot", self._finally)
+        """Take the final snapshot of a completed session, unless nothing has changed since the last one."""
+        if self._is_automatic:
+            self._attempt_flushed("snapshot", self._take_final)
 
-    def _finally(self) -> None:
+    def _take_final(self) -> None:
         last = self._history.latest()
         if last is None or last.kind != "final" or not self._history.compare(last).is_empty:
             self._history.take("final")
 
     def _take(self, kind: SnapshotKind, **facts: Any) -> Snapshot | None:
-        taken: Snapshot | None = self._carefully("snapshot", lambda: self._history.take(kind, **facts))
-        return taken
+        snapshot: Snapshot | None = self._attempt_flushed("snapshot", lambda: self._history.take(kind, **facts))
+        return snapshot
 
-    def _carefully(self, what: str, do: Callable[[], Any]) -> Any:
-        """Attempt a step on up-to-date documents."""
-        return self._attempt(what, lambda: self._on_fresh_documents(do))
+    def _attempt_flushed(self, name: str, step: Callable[[], Any]) -> Any:
+        """Render the manifest if a run left it behind, then run a best-effort step."""
 
-    def _on_fresh_documents(self, do: Callable[[], Any]) -> Any:
-        self._history.session.flush_derived()
-        return do()
+        def flush_and_run() -> Any:
+            self._history.session.flush_derived()
+            return step()
 
-    def _attempt(self, what: str, do: Callable[[], Any]) -> Any:
-        """Run a best-effort step: log and emit an event on failure, never raise."""
+        return self._attempt(name, flush_and_run)
+
+    def _attempt(self, name: str, step: Callable[[], Any]) -> Any:
+        """Run a best-effort step: log a failure and emit `<name>_failed`, never raise."""
         try:
-            return do()
-        except SnapshotVetoed as veto:  # which the history has recorded
+            return step()
+        except SnapshotVetoed as veto:  # the history has recorded it
             log.info("%s", veto)
             return None
-        except Exception as error:  # noqa: BLE001 - what it follows is done; a store of another package raises anything
-            log.warning("no %s: %s", what, error)
+        except Exception as error:  # noqa: BLE001 - the save before it is done; a store of another package raises anything
+            log.warning("no %s: %s", name, error)
             with suppress(HaythamError, OSError):  # a disk that is full takes no event, either
-                self._history.events.emit(f"{what}_failed", error=str(error))
+                self._history.events.emit(f"{name}_failed", error=str(error))
             return None
 
 
 class SessionTaskSnapshots:
-    """What an agent reaches of its session's history, through its task."""
+    """Snapshots that an agent takes itself, through its task."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -206,7 +210,7 @@ class SessionTaskSnapshots:
 
     @contextmanager
     def operation(self, name: str) -> Iterator[Snapshot]:
-        """Do something that may go wrong: how it was before is kept until it went well."""
+        """Take a snapshot before a block; delete it if the block ends without an error."""
         self._history.session.flush_derived()
         with self._history.operation(name) as before:
             yield before

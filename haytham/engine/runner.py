@@ -395,7 +395,7 @@ class Runner:
             reply, redacted = without_secrets(answer.reply, self._secrets)
         facts = completed_facts(answer, reply) | ({"redacted": redacted} if redacted else {})
         cost = answer.reply.cost if answer.is_free else answer.cost
-        wanted, similarity = spec.runtime.get("snapshot"), self._drift.similarity(task, reply.text)
+        declared, similarity = spec.runtime.get("snapshot"), self._drift.similarity(task, reply.text)
 
         def then(changes: Transaction) -> None:
             if redacted:
@@ -404,7 +404,7 @@ class Runner:
             more = {**similarity, **progress_facts(changes.view)}
             changes.emit("agent_completed", phase=task.phase, agent=task.agent, **used, **more)
             self._costs[task.phase, task.agent] = cost
-            is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(wanted)
+            is_last = self._phase_run.is_last(task.agent) and not self._snapshotter.takes_after_agent(declared)
             if is_last and is_readable(changes.view, self._phase_run.phase):
                 self._save_phase(changes, self._phase_run)
 
@@ -413,7 +413,7 @@ class Runner:
         except InvalidState as error:  # sound by itself, and too much for the state as it is now
             return self._fail(task, replace(answer, error=error), seconds)
         if stored and self._session.is_in_place:
-            self._snapshotter.after_agent(task.phase, task.agent, wanted=wanted)
+            self._snapshotter.after_agent(task.phase, task.agent, declared=declared)
         return "done"
 
     def _fail(self, task: Task, answer: CallResult, seconds: float) -> AgentOutcome:
