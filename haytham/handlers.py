@@ -1,4 +1,4 @@
-"""Handlers of events: in which order they are called, how long one may take, and what becomes of one that fails.
+"""Handlers of events: in which order they are called, how long one may take, and what follows when one fails.
 
 A handler never stops the work. One that raises, or takes longer than its timeout, is reported, and the next is called.
 """
@@ -78,9 +78,9 @@ class Handler:
 
 
 class Handlers:
-    """Handlers, and those of others that are called beside them: of a workspace beside those of its session.
+    """Handlers of a session or a workspace; `others`, of the workspace and of packages, are called with them.
 
-    `load` is called once, before the first event, to add more; what it returns could not be added, by name.
+    `load` is called once, before the first event, to add more; it returns those that it could not add, by name.
     """
 
     def __init__(self, *others: Handlers, load: Load | None = None) -> None:
@@ -105,11 +105,11 @@ class Handlers:
 
     def matching(self, name: str) -> list[Handler]:
         """Return the handlers of an event: the higher priority first, else in the order they were added."""
-        found = [handler for handlers in self.all() for handler in handlers.loaded() if handler.is_for(name)]
-        return sorted(found, key=lambda handler: (-handler.priority, handler.number))
+        handlers = [handler for group in self.all() for handler in group.loaded() if handler.is_for(name)]
+        return sorted(handlers, key=lambda handler: (-handler.priority, handler.number))
 
     def loaded(self) -> list[Handler]:
-        """Return the handlers of its own, those that are loaded included."""
+        """Return its own handlers, loaded now if they were not."""
         if self._load is not None:
             load, self._load = self._load, None
             self.faults += load(self)
@@ -124,7 +124,7 @@ class Handlers:
         return faults
 
     def all(self) -> list[Handlers]:
-        """Return these, and those that are called beside them."""
+        """Return these, and all that are called with them."""
         return [self, *(inner for other in self._others for inner in other.all())]
 
 

@@ -29,7 +29,7 @@ def fork(  # noqa: PLR0913 - what a fork begins with
     model: str | None,
     workflow: WorkflowSource | None,
 ) -> Session:
-    """Start a session of its own from a snapshot or the present, on another model or workflow if one is given."""
+    """Start a session from a snapshot or the present of another one, on another model or workflow if one is given."""
     history, source = session.history, None
     point = None if which is None else history.find(which)
     check_model(model)
@@ -55,9 +55,10 @@ def merge(  # noqa: PLR0913 - what is merged, and who decides conflicts
     open_editor: Callable[[Path, int], None] | None,
     by: str | None,
 ) -> MergeResult:
-    """Merge the texts of phases of another session; with an editor its person resolves conflicts, a page at a time.
+    """Merge the texts of phases of another session into this one.
 
-    It is called with the file and the line of the first conflict.
+    With `open_editor` a person resolves conflicts, a page at a time: it is called with the file and the line of the
+    first conflict.
     """
     editor = session.bind_editor_decisions(by=by)
     numbers = list(dict.fromkeys(phases))

@@ -1,4 +1,4 @@
-"""The handlers that nobody registers by hand: of installed packages, and the hooks of a session's workflow."""
+"""Handlers that are registered automatically: those of installed packages, and hooks of a session's workflow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Faults = list[tuple[str, Exception]]
 
 
 class _Source(EventSource):
-    """What a package registers its handlers with."""
+    """The object whose `on` a package registers its handlers with."""
 
     def __init__(self, handlers: Handlers) -> None:
         self.handlers = handlers
@@ -31,7 +31,7 @@ class _Source(EventSource):
 def _load_installed(handlers: Handlers) -> Faults:
     """Call the functions that installed packages register, each with `on`; return those that failed.
 
-    Whatever lies in the working folder is not installed: it may come from elsewhere.
+    A package in the working folder does not count as installed: it may come from elsewhere.
     """
     from haytham.app.trust import is_local  # noqa: PLC0415 - brings much that a start has no use for
 
@@ -41,8 +41,8 @@ def _load_installed(handlers: Handlers) -> Faults:
     from importlib.metadata import distributions  # noqa: PLC0415 - slow to import, and every event would need it
 
     faults: Faults = []
-    found = {package.name: package for package in reversed([*distributions(path=folders)])}
-    for entry in (entry for package in found.values() for entry in package.entry_points if entry.group == GROUP):
+    packages = {package.name: package for package in reversed([*distributions(path=folders)])}
+    for entry in (entry for package in packages.values() for entry in package.entry_points if entry.group == GROUP):
         try:
             entry.load()(_Source(handlers).on)
         except Exception as error:  # noqa: BLE001 - around event handlers: the work goes on

@@ -1,4 +1,4 @@
-"""What people call a session, and whether they have put it out of sight: labels in its manifest, beside its ids."""
+"""Labels in the manifest of a session: its display name, and whether it is archived."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _FIELD = b"\ndisplay_name:"
 
 
 def set_name(session: Session, name: str | None) -> None:
-    """Give a session a display name, or none; InvalidArgument if another session has it as its name or id."""
+    """Set or remove the display name of a session; InvalidArgument if it is the name or id of another one."""
     plain = require_line("name of a session", (name or "").strip() or None)
     if plain is not None:
         others = [pair for pair in session.workspace.folders() if pair != (session.project_id, session.session_id)]
-        taken = plain in {pair[1] for pair in others} or find_by_name(session.workspace, plain, others)
-        if taken or len(plain) > _LONGEST:
+        is_taken = plain in {pair[1] for pair in others} or bool(find_by_name(session.workspace, plain, others))
+        if is_taken or len(plain) > _LONGEST:
             allowed = f"up to {_LONGEST} characters that no other session has as its name or id"
             raise InvalidArgument("name of a session", plain, allowed)
     with session.documents.transaction() as changes:
@@ -32,7 +32,7 @@ def set_name(session: Session, name: str | None) -> None:
 
 
 def archive(session: Session, *, undo: bool) -> None:
-    """Put a session out of sight, or bring it back; one that is so already stays as it is."""
+    """Archive a session, or bring it back with `undo`; do nothing if it is so already."""
     if (session.manifest.archived is None) == undo:
         return
     with session.documents.transaction() as changes:

@@ -1,4 +1,4 @@
-"""A loop of the caller's own around a session: what is done in a cycle is theirs, what keeps it on course is ours."""
+"""A caller's own loop around a session: they do the work of a cycle; snapshots and drift are looked after here."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Cycle:
 
 
 class AgentLoop:
-    """Does work on a session, cycle after cycle; nothing but the session's files is remembered between two of them."""
+    """Does work on a session, cycle after cycle; only the session's files are remembered from one to the next."""
 
     def __init__(self, session: Session, *, on_refresh: Callable[[Session], object] | None = None) -> None:
         self.session = session
         self._on_refresh = on_refresh
 
     def cycle(self, work: Callable[[Session], object]) -> Cycle:
-        """Do some work once, and count it; an exception of it is in the result, with a recovery snapshot.
+        """Do the work once, and count it; an exception that it raises is in the result, with a recovery snapshot.
 
         An async callable is awaited. A text that the work returns is compared with the one before. After a refresh the
         session is opened anew and `on_refresh` is called with it. SessionPaused if the workflow says that drift pauses.

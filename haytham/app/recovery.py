@@ -71,11 +71,11 @@ class Recovery:
             raise InvalidRequest("there is nothing to recover: nothing was restored, and nothing went wrong")
         if which is None:
             return points[0]
-        found = self._history.find(which)
-        if found.kind not in KINDS:
-            hint = f"restore it with: haytham restore {found.id}"
-            raise InvalidRequest(f"snapshot {found.number} is no recovery point but of kind {found.kind}; {hint}")
-        return found
+        snapshot = self._history.find(which)
+        if snapshot.kind not in KINDS:
+            hint = f"restore it with: haytham restore {snapshot.id}"
+            raise InvalidRequest(f"snapshot {snapshot.number} is no recovery point but of kind {snapshot.kind}; {hint}")
+        return snapshot
 
     def recover(self, which: str | Snapshot | None = None) -> RecoveryResult:
         """Verify a recovery point, the newest by default, and make the session what it was then.

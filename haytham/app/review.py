@@ -137,9 +137,9 @@ def review(documents: SessionDocuments, number: int) -> ReviewView:
 
 
 def _in_order(phase: Phase, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts in the order in which the agents build on each other; a stranger's text comes last."""
-    known = [agent for agent in phase.agents if agent in texts]
-    return {agent: texts[agent] for agent in (*known, *(agent for agent in texts if agent not in phase.agents))}
+    """Return the texts in the order in which the agents build on each other; texts of other agents come last."""
+    own = [agent for agent in phase.agents if agent in texts]
+    return {agent: texts[agent] for agent in (*own, *(agent for agent in texts if agent not in phase.agents))}
 
 
 def _earlier_texts(view: SessionView, phase: Phase, texts: Mapping[str, str]) -> tuple[Since | None, Mapping[str, str]]:
@@ -239,7 +239,7 @@ def _first_model(spec: AgentSpec, model: str | None) -> str:
 
 
 def _estimate(model: str, prompt: str, max_output_tokens: int) -> Usage:
-    """Return what a call may take; nobody knows for code, which is not asked."""
+    """Return what a call may take at most; the cost of code is unknown."""
     return Usage(cost=None) if runs_code(model) else find_adapter(model).estimate(model, prompt, max_output_tokens)
 
 

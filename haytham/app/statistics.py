@@ -76,13 +76,13 @@ class PhaseStatistics:
             self.seconds + other.seconds,
             _sum_counts([self.failures, other.failures]),
             self.waits + other.waits,
-            max((one for one in (self.waiting, other.waiting) if one is not None), default=None),
+            max((time for time in (self.waiting, other.waiting) if time is not None), default=None),
         )
 
 
 @dataclass(frozen=True)
 class UsageStatistics:
-    """What an agent took in a phase by one model; the model is None if nobody told it."""
+    """What an agent took in a phase by one model; the model is None if it is not recorded."""
 
     phase: int
     name: str
@@ -180,16 +180,16 @@ class Statistics:
 
 def collect_statistics(store: SessionStore, sessions: Iterable[Session]) -> Statistics:
     """Return the statistics of some sessions; one that cannot be read hides no other."""
-    known: dict[str, Parents] = {}
-    found, faults = [], []
+    parents: dict[str, Parents] = {}
+    collected, faults = [], []
     for session in sessions:
         try:
-            if session.project_id not in known:
-                known[session.project_id] = read_parents(store, session.project_id)
-            found.append(session_statistics(session.documents, session.history, known[session.project_id]))
+            if session.project_id not in parents:
+                parents[session.project_id] = read_parents(store, session.project_id)
+            collected.append(session_statistics(session.documents, session.history, parents[session.project_id]))
         except (HaythamError, OSError) as error:
             faults.append(error)
-    return Statistics(tuple(found), tuple(faults))
+    return Statistics(tuple(collected), tuple(faults))
 
 
 def session_statistics(
@@ -197,15 +197,15 @@ def session_statistics(
 ) -> SessionStatistics:
     """Return the statistics of a session; `parents` are those of its project's sessions, if they were read before."""
     view = documents.read()
-    known = read_parents(documents.store, documents.project_id) if parents is None else parents
+    all_parents = read_parents(documents.store, documents.project_id) if parents is None else parents
     events = read_event_totals(documents.store, documents.prefix + paths.EVENTS)
     spending = view.spending()
     return SessionStatistics(
         project_id=documents.project_id,
         session_id=documents.session_id,
         forked_from=view.manifest.value.forked_from,
-        depth=_depth(documents.session_id, known),
-        forks=sum(parent == documents.session_id for parent in known.values()),
+        depth=_depth(documents.session_id, all_parents),
+        forks=sum(parent == documents.session_id for parent in all_parents.values()),
         snapshots=_snapshots(history),
         phases=tuple(_phase(view, phase, events) for phase in view.phases),
         usage=tuple(
@@ -240,7 +240,7 @@ def _depth(session_id: str, parents: Parents) -> int:
 def _snapshots(history: History) -> tuple[KindStatistics, ...]:
     sizes = history.stored_sizes()
     return _merge_kinds(
-        KindStatistics(one.kind, 1, one.raw, sizes.get(one.id, one.added), one.added) for one in history.list()
+        KindStatistics(item.kind, 1, item.raw, sizes.get(item.id, item.added), item.added) for item in history.list()
     )
 
 
@@ -271,8 +271,8 @@ def _saved_by_program(view: SessionView, phase: Phase) -> tuple[int, float]:
     """Return attempts and seconds of a phase without events, as its checkpoint has them; none that a fork inherited."""
     checkpoint = None
     with suppress(HaythamError):
-        found = view.checkpoint(phase)
-        checkpoint = None if found is None else found.value
+        document = view.checkpoint(phase)
+        checkpoint = None if document is None else document.value
     manifest = view.manifest.value
     if checkpoint is None or (manifest.forked_from is not None and (checkpoint.saved_at or "") <= manifest.created):
         return 0, 0.0
@@ -292,8 +292,8 @@ def _model(view: SessionView, number: int, agent: str) -> str | None:
 
 def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for count in counts:
+        total.update(count)
     return dict(sorted(total.items()))
 
 

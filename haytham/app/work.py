@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READY = "in_progress"
-_STOPPED = ("failed", "paused")  # results after which a person is asked, whatever the documents say
+_STOPPED = ("failed", "paused")  # after these a person has to act, whatever the documents say
 _LOGS = (".jsonl",)  # grow with each run, also with one that changes nothing
 _POLL = 1.0  # seconds between two looks for sessions that can go on
-_LOOK_SHARE = 10  # a look takes at most such a part of the time
+_LOOK_SHARE = 10  # a look takes at most one part in ten of the time
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class WorkResult:
 
 
 class DocumentsSeen:
-    """The documents of a session at one moment, without its logs: by change tokens, and by content if those differ."""
+    """The documents of a session at one moment, without its logs, by change token or digest."""
 
     def __init__(self, session: Session) -> None:
         store, prefix = session.documents.store, session.documents.prefix
@@ -49,7 +49,7 @@ class DocumentsSeen:
         self._store = store
 
     def is_same(self, now: DocumentsSeen) -> bool:
-        """Return whether nothing has changed since; a token that was not known yet then is compared by content."""
+        """Return whether nothing has changed since; a file that had no change token then is compared by content."""
         if self._tokens.keys() != now._tokens.keys():
             return False
         return all(self._has(key, token) for key, token in now._tokens.items())
@@ -80,21 +80,21 @@ class Worker:
         self._stopped: dict[str, DocumentsSeen] = {}  # by session: its documents when it could not go on
 
     async def work(self, *, once: bool) -> tuple[WorkResult, ...]:
-        """Run sessions until no session can go on, or without end; return what was run, if there is an end."""
+        """Run sessions: with `once` until no session can go on, and return the results; else without end."""
         import asyncio  # noqa: PLC0415 - only where something runs
 
         results: list[WorkResult] = []
         while True:
             begun = clock.monotonic()
-            found = await self._pass()
-            results += found if once else ()
-            if not found and once:
+            ran = await self._pass()
+            results += ran if once else ()
+            if not ran and once:
                 return tuple(results)
-            if not found:
+            if not ran:
                 await asyncio.sleep(max(_POLL, _LOOK_SHARE * (clock.monotonic() - begun)))
 
     async def _pass(self) -> list[WorkResult]:
-        """Look at each session once, and run those that can go on; return what was run."""
+        """Look at each session once, and run those that can go on; return the results."""
         results = []
         for pair in self._workspace.folders():
             session = self._workspace.open(*pair)

@@ -34,15 +34,15 @@ def render_diff(comparison: Comparison, names: tuple[str, str] = ("A", "B"), *, 
     if comparison.is_empty:
         return NOTHING
     texts = [_render_text(path, content, names, colour=colour) for path, content in comparison.contents.items()]
-    notes = [_line(f"{path}: {text}") for path, text in comparison.texts.items() if _is_note(text)]
+    notes = [_one_line(f"{path}: {text}") for path, text in comparison.texts.items() if _is_note(text)]
     summary = "\n".join([*_summary(comparison), *notes])
     return "\n\n".join([*texts, summary] if summary else texts)
 
 
 def _render_text(path: str, content: TextChange, names: tuple[str, str], *, colour: bool) -> str:
     """Return the words that differ in a text, with some lines around them."""
-    sides = [_mark(kind, _line(name), colour=colour) for kind, name in zip(_MARKS, names, strict=True)]
-    lines = [f"{_line(path)}  {' '.join(sides)}"]
+    sides = [_mark(kind, _one_line(name), colour=colour) for kind, name in zip(_MARKS, names, strict=True)]
+    lines = [f"{_one_line(path)}  {' '.join(sides)}"]
     texts = (content.old, content.new)
     is_ended = all(text.endswith("\n") for text in texts if text)  # a last line end begins no line
     for hunk in word_diff(*(text.removesuffix("\n") if is_ended else text for text in texts)).hunks():
@@ -101,13 +101,13 @@ def _pair(change: Change) -> dict[str, Any]:
 def _summary(comparison: Comparison) -> Iterator[str]:
     """Return the status, fields, documents and totals that differ, a line each."""
     if comparison.old_status != comparison.new_status:
-        yield _line(f"status: {comparison.old_status} -> {comparison.new_status}")
+        yield _one_line(f"status: {comparison.old_status} -> {comparison.new_status}")
     for path, change in _short_fields(comparison).items():
-        yield _line(f"{path}: {_told(change.old)} -> {_told(change.new)}")
-    yield from (_line(f"added: {path}") for path in comparison.added)
-    yield from (_line(f"removed: {path}") for path in comparison.removed)
+        yield _one_line(f"{path}: {_value_text(change.old)} -> {_value_text(change.new)}")
+    yield from (_one_line(f"added: {path}") for path in comparison.added)
+    yield from (_one_line(f"removed: {path}") for path in comparison.removed)
     if comparison.tokens.is_changed:
-        yield f"tokens: {_told(comparison.tokens.old)} -> {_told(comparison.tokens.new)}"
+        yield f"tokens: {_value_text(comparison.tokens.old)} -> {_value_text(comparison.tokens.new)}"
     if comparison.cost.is_changed:
         yield f"cost: {_money(comparison.cost.old)} -> {_money(comparison.cost.new)}"
 
@@ -119,12 +119,12 @@ def _short_fields(comparison: Comparison) -> dict[str, Change]:
     return {path: change for path, change in comparison.changed_fields.items() if path not in {"status", *shown}}
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return a text in one line."""
     return sanitize(" ".join(text.split("\n")))
 
 
-def _told(value: Any) -> str:
+def _value_text(value: Any) -> str:
     """Return a value as text: None is -, a digest is cut, an ambiguous text is quoted."""
     if value is None:
         return "-"
@@ -164,7 +164,7 @@ def _note(comparison: Comparison, document: str) -> str:
 
 def _diff_cells(row: tuple[str, tuple[int, int]]) -> tuple[str, str, str]:
     document, (plus, minus) = row
-    return _line(document), f"+{plus}", f"-{minus}"
+    return _one_line(document), f"+{plus}", f"-{minus}"
 
 
 def _diff_row(cells: tuple[str, str, str], widths: list[int], note: str) -> str:

@@ -1,4 +1,4 @@
-"""The editor of a person: one file at a time, opened at the line of its content, or a text of our own."""
+"""The person's editor: opens a file at the line of its content, or a text in a temporary file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_editor(file: Path, line: int = 1, *, otherwise: str = "nothing was deci
 
 
 def edit_text(text: str, name: str) -> str:
-    """Open a text of our own in the editor, as a file of that name; return what the person made of it.
+    """Open a text in the editor, as a temporary file of that name; return it as the person saved it.
 
     The file is deleted, unless the editor fails: then it is named.
     """

@@ -63,7 +63,7 @@ PAUSED = "paused; nothing was decided"
 class Gate:
     """A phase that waits for review, or for a page to be written, and the answers that a person gives at its prompt.
 
-    `seen` are texts that have just scrolled by, whole.
+    `seen` are texts that were just printed in full.
     """
 
     session: Session
@@ -106,7 +106,7 @@ class Gate:
                 self._help()
 
     def _answer(self, letter: str) -> DecisionResult | None:
-        """Do what a key stands for; a mistake is told, and the next answer is taken."""
+        """Do what a key stands for; print an error, so that the next answer can be taken."""
         try:
             return self._actions[letter](self)
         except (click.ClickException, HaythamError) as error:

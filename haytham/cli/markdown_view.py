@@ -128,11 +128,11 @@ class PageView(Markdown):
         super().__init__("", hyperlinks=False)
         if is_plain:
             self.elements = {**self.elements, "table_open": PlainTableView}  # type: ignore[misc]  # rich reads the instance
-        known: dict[str, Any] = {}
+        environment: dict[str, Any] = {}
         self.markup = text
         parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("entity")
-        self.parsed = [_harmless(token) for token in parser.parse(text, known)]
-        self._references: Mapping[str, Any] = known.get("references", {})
+        self.parsed = [_harmless(token) for token in parser.parse(text, environment)]
+        self._references: Mapping[str, Any] = environment.get("references", {})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from super().__rich_console__(console, options)

@@ -40,13 +40,13 @@ class Screen:
     @classmethod
     def of_terminal(cls, environment: Mapping[str, str] | None = None) -> Screen:
         """Return the screen of this process: no colours with NO_COLOR or in a pipe, plain characters if it is dumb."""
-        known = os.environ if environment is None else environment
-        is_terminal, is_dumb = sys.stdout.isatty(), known.get("TERM", "dumb") in ("", "dumb")
+        variables = os.environ if environment is None else environment
+        is_terminal, is_dumb = sys.stdout.isatty(), variables.get("TERM", "dumb") in ("", "dumb")
         size = shutil.get_terminal_size((80, 24))
         return cls(
             width=max(_NARROWEST, min(size.columns, WIDEST)),
             height=size.lines if is_terminal else None,
-            colour=is_terminal and not is_dumb and not known.get("NO_COLOR"),
+            colour=is_terminal and not is_dumb and not variables.get("NO_COLOR"),
             plain=is_dumb,
         )
 

@@ -27,7 +27,7 @@ class Hook:
         return "/" in self.run[0] and not self.run[0].startswith("/")
 
     def files(self, names: Collection[str]) -> dict[str, str]:
-        """Return the words that name a file of the workflow, of those there are, with its name."""
+        """Return the words that name one of the workflow's files, each with the file's name."""
         words = self.run if self.is_in_folder else self.run[1:]
         return {word: name for word in words if (name := file_name(word)) in names and name is not None}
 

@@ -149,7 +149,7 @@ def setting_keys() -> tuple[str, ...]:
 
 
 def check_key(key: str) -> None:
-    """Raise InvalidArgument for a setting that there is not, with the nearest name."""
+    """Raise InvalidArgument for an unknown setting, with the nearest name."""
     if key not in _nodes():
         near = closest(key, _nodes())
         raise InvalidArgument(
@@ -187,8 +187,8 @@ def _walk(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 def _schema() -> dict[str, Any]:
     """Return the JSON Schema of haytham.toml: groups of workflow.yaml, and the model."""
     groups = workflow_schema()["properties"]
-    known = {MODEL: _MODEL_SCHEMA, **{name: groups[name] for name in GROUPS}}
-    return {"type": "object", "properties": known, "additionalProperties": False}
+    properties = {MODEL: _MODEL_SCHEMA, **{name: groups[name] for name in GROUPS}}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 # Layers.
@@ -196,8 +196,8 @@ def _schema() -> dict[str, Any]:
 
 def environment_layer(environment: Mapping[str, str] | None = None) -> Layer:
     """Return what the environment says; InvalidArgument for a value that cannot be used, or a name like a setting's."""
-    found = os.environ if environment is None else environment
-    return _parse_environment(tuple((name, value) for name, value in found.items() if name.startswith(_PREFIX)))
+    variables = os.environ if environment is None else environment
+    return _parse_environment(tuple((name, value) for name, value in variables.items() if name.startswith(_PREFIX)))
 
 
 @lru_cache(maxsize=16)
@@ -275,11 +275,13 @@ def workspace_layer(data: bytes) -> Layer:
         raise InvalidDocument(
             [Problem(f"is not valid TOML: {error}", int(where[1]) if where else 1, file=FILE)]
         ) from None
-    found = _toml_lines(text)
+    known_lines = _toml_lines(text)
     if "checkpointing" in facts and "snapshots" not in facts:
         facts["snapshots"] = facts.pop("checkpointing")
-        found |= {("snapshots", *path[1:]): line for path, line in found.items() if path[0] == "checkpointing"}
-    lines = {path: _line(found, path) for path in _paths(facts)}
+        known_lines |= {
+            ("snapshots", *path[1:]): line for path, line in known_lines.items() if path[0] == "checkpointing"
+        }
+    lines = {path: _line(known_lines, path) for path in _paths(facts)}
     check_schema(facts, lines, FILE, schema=_schema())
     values = {key: _canonical(key, value) for key, value in _flatten(facts)}
     return Layer("workspace", values, {key: f"{FILE}:{lines[tuple(key.split('.'))]}" for key in values})

@@ -1,4 +1,4 @@
-"""The words of a workflow: what it calls the thing that a session is about, and the currency of its amounts."""
+"""The wording of a workflow: what it calls the subject of a session, and the currency of its amounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wording:
 
     @property
     def author(self) -> str:
-        """Whose words are no evidence."""
+        """Return who wrote the subject, and whose words are no evidence."""
         return "founder" if self.subject == SUBJECT else "author"
 
     def amount(self, number: str) -> str:

@@ -1,6 +1,6 @@
-"""What is done about drift: an episode makes one recovery snapshot, one event, and the action of the policy.
+"""What follows from drift: an episode takes one recovery snapshot, emits one event and asks for the policy's action.
 
-A runner has a monitor for a run, which counts on from the session's log; a loop of a caller's own asks for one a step.
+A run has one monitor, which continues the counts of the session's log; a caller's own loop makes one for each step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DriftMonitor:
     def __init__(self, session: SessionDocuments, events: Events, snapshotter: AutoSnapshotter) -> None:
         self._session, self._events, self._snapshotter = session, events, snapshotter
         self._started = ""
-        self._before: dict[str, Any] = {"task": None, "progress": None}
+        self._at_start: dict[str, Any] = {"task": None, "progress": None}
         self._fold = DriftFold()
 
     @property
@@ -48,25 +48,25 @@ class DriftMonitor:
         return self._fold.why
 
     def start(self) -> None:
-        """Begin to watch a run, which is built from disk: its age begins, and what it was stopped for is over."""
+        """Begin to watch a run: its age begins, and an earlier stop is over, as all is read from disk again."""
         self.go_on()
         view = self._session.read()
         self._started = clock.now()
         with suppress(InvalidDocument):  # a damaged state, which the next task reports
-            self._before = task_facts(view)
+            self._at_start = task_facts(view)
         self._judge(view, may_begin=False)
 
     def go_on(self) -> None:
-        """Count on from the log, for a step of a loop; what the loop was stopped for is over."""
+        """Continue the counts of the log, for a step of a loop; an earlier stop is over."""
         self._read()
         if self.stop is not None:
             self.clear("resume")
 
     def _read(self) -> None:
-        """Read the log as it is now; the progress that a run found counts until the log has a higher one."""
+        """Read the log as it is now; the progress at the start of a run counts until the log has a higher one."""
         fold = self._fold = read_drift(self._session.store, self._session.prefix)
         fold.started = self._started or fold.started
-        task, progress = self._before["task"], self._before["progress"]
+        task, progress = self._at_start["task"], self._at_start["progress"]
         if fold.progress is None or (fold.task == task and fold.progress < (progress or 0)):
             fold.task, fold.progress = task, progress
 
@@ -75,7 +75,7 @@ class DriftMonitor:
         self._emit("drift_cleared", signals=list(self._fold.signals), by=by)
 
     def check(self) -> DriftReport:
-        """Judge the session; signals that came on make one recovery snapshot and one event together."""
+        """Judge the session; new signals take one recovery snapshot and emit one event together."""
         return self._judge(self._session.read())
 
     def _judge(self, view: SessionView, *, may_begin: bool = True) -> DriftReport:

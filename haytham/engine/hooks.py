@@ -44,16 +44,16 @@ def _input(event: Event) -> bytes:
 
 async def run_command(words: list[str], data: bytes, *, timeout: float) -> None:  # noqa: ASYNC109 - the hook's own
     """Run a command to its end; AgentError if it fails or takes too long. Whatever it started is ended with it."""
-    program, complaints = start_program(words), StderrTail()
+    program, stderr = start_program(words), StderrTail()
     try:
         async with asyncio.timeout(timeout):
-            await program.communicate(data, lambda _piece: None, complaints.take)
+            await program.communicate(data, lambda _piece: None, stderr.take)
     except TimeoutError:
         raise AgentError(f"the command did not finish within {timeout:g} s and was ended") from None
     finally:
         await program.end(0.0)
     if program.code:
-        raise ended_badly(program.code, complaints.last_line, "")
+        raise ended_badly(program.code, stderr.last_line, "")
 
 
 def hook_words(hook: Hook, files: Mapping[str, bytes], folder: Path) -> list[str]:

@@ -45,7 +45,7 @@ class StepResult:
 def take_step(
     history: History, *, text: str | None = None, error: Exception | None = None, secrets: tuple[str, ...] = ()
 ) -> StepResult:
-    """Count a step that went well, or that `error` ended; `text` is compared with the one before it of the same task.
+    """Record a step, which failed if there is an `error`; `text` is compared with the last one of the same task.
 
     SessionPaused if the session drifts and its workflow says `action: pause`.
     """
@@ -71,7 +71,7 @@ def take_step(
 def _add_cycle(history: History, text: str | None, error: str | None) -> None:
     """Add a cycle to the session's log, with the task and its progress as the state has them."""
     facts: dict[str, Any] = {"task": None, "progress": None, "process": process_name()}
-    with suppress(HaythamError, OSError):  # of a session that cannot be read nothing is known
+    with suppress(HaythamError, OSError):  # a session that cannot be read has no facts
         facts |= task_facts(history.session.read())
     if error is not None:
         history.events.emit("cycle_failed", **facts, error=error)

@@ -1,4 +1,4 @@
-"""The plan of a run, made again between its steps, and the events that follow from it."""
+"""The plan of a run, computed again between its steps, and the events that it leads to."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ALIKE = 0.95
 _MOST_KEPT = 1000  # cycles and actions that are remembered, whatever the length of the log
-_IDLE = 30  # minutes without a cycle, before a new process: nobody was at work
+_IDLE = 30  # minutes without a cycle before another process goes on: nobody was at work
 _FAILED = ("agent_failed", "cycle_failed")
 _CYCLES = ("agent_completed", "cycle_completed", *_FAILED)
 _EVENTS = (*_CYCLES, "run_ended", "phase_completed", "snapshot_restored", "drift_detected", "drift_cleared")
@@ -120,7 +120,7 @@ class DriftFold:
             del self.repeats[next(iter(self.repeats))]
 
     def _follow_process(self, event: Event) -> None:
-        """Begin the age anew where a loop goes on in another process, after a time in which nobody was at work."""
+        """Start the age again if a loop goes on in another process after an idle time."""
         process = event.facts.get("process")
         is_new = self.process is not None and process != self.process
         if is_new and minutes_between(self.last, event.time) >= _IDLE:
@@ -138,7 +138,7 @@ class DriftFold:
 
 
 def as_number(value: object) -> float | None:
-    """Return a number as a float; None for anything else, which a truth value is."""
+    """Return a number as a float; None for anything else, also for a truth value."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PageMerge:
-    """What an output is to be: its text, the conflicts marked in it, the other session's output, whether it changes.
+    """An output after a merge: its text with marked conflicts, their number, and whether the text differs from now.
 
-    `last` is the record of the last merge of both sessions, in either direction.
+    `source` is the other session's output, `last` the record of the last merge of both sessions, in either direction.
     """
 
     phase: Phase
@@ -58,10 +58,10 @@ def save_merge(changes: Transaction, session_id: str, pages: Sequence[PageMerge]
     missing = [page for page in changed if not is_written(changes.view.output(page.phase, page.agent))]
     for page in missing:
         _save_page(changes, page)
-    begun = [page for page in pages if not page.is_changed and _is_taken_over(changes.view, page)]
-    for phase in {page.phase.number: page.phase for page in (*missing, *begun)}.values():
+    taken_over = [page for page in pages if not page.is_changed and _is_taken_over(changes.view, page)]
+    for phase in {page.phase.number: page.phase for page in (*missing, *taken_over)}.values():
         _complete(changes, phase)
-    phases = {page.phase.number: page.phase for page in (*changed, *begun)}.values()
+    phases = {page.phase.number: page.phase for page in (*changed, *taken_over)}.values()
     opened = [phase.number for phase in phases if _open_gate(changes, phase, session_id)]
     for page in changed:  # after all gates, which present the texts before the merge: a conflict cannot be presented
         if page not in missing:
@@ -72,7 +72,7 @@ def save_merge(changes: Transaction, session_id: str, pages: Sequence[PageMerge]
 
 
 def _is_taken_over(view: SessionView, page: PageMerge) -> bool:
-    """Return whether a merge that was killed took a page over, and did not come to complete its phase."""
+    """Return whether a merge that was killed wrote a page that was missing, but did not complete its phase."""
     output, record = view.output(page.phase, page.agent), view.checkpoint(page.phase)
     is_completed = record is not None and record.value.status == "completed"
     return not is_completed and output is not None and output.value.agent_digest == text_digest("")

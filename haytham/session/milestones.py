@@ -1,6 +1,6 @@
-"""What a session has come to since its events last said so: texts revised, phases stale, work resumed, all of it done.
+"""Milestones of a session: a text is revised, a phase becomes stale, work is resumed, everything is done.
 
-Each is an event once, when it becomes so, not at each look: what the session's file says already is not said again.
+Each is one event, when it becomes so: what `events.jsonl` says already is not emitted again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Milestones:
     is_completed: bool = False
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take in an event."""
+        """Fold one event."""
         name, phase = event.get("event"), event.get("phase")
         if name == "revised":
             self.revised.add(_key(event))
@@ -80,8 +80,8 @@ def report_revised(events: Events, **facts: Any) -> None:
 def report_stale(events: Events, plan: SessionPlan) -> None:
     """Emit which phases have become stale."""
     stale = [entry for entry in plan.phases if entry.stale]
-    known = events.fold(_KIND).stale if stale else set()
-    for entry in (entry for entry in stale if entry.number not in known):
+    reported = events.fold(_KIND).stale if stale else set()
+    for entry in (entry for entry in stale if entry.number not in reported):
         outputs = {agent: entry.state.outputs[agent] for agent in entry.stale}
         why = what_changed(entry.state, outputs)
         events.emit("phase_stale", phase=entry.number, agents=list(entry.stale), why=why)
@@ -95,7 +95,7 @@ def report_completed(events: Events, plan: SessionPlan | None, *, version: int |
 
 
 def has_begun(plan: SessionPlan) -> bool:
-    """Return whether there is work of an earlier run: an output, a decision, or a task that was given."""
+    """Return whether an earlier run left work: an output, a decision, or a task."""
     states = [entry.state for entry in plan.phases]
     if any(state.outputs or state.lost or state.feedback is not None or state.attempt > 1 for state in states):
         return True

@@ -1,4 +1,4 @@
-"""Entries of plans that were computed before, found by the content of all files that they follow from.
+"""Cache of plan entries, by the content of all files that they follow from.
 
 An entry depends on the files of its phase, on which phases are stale and skipped and, if an output has a task on
 record, on what that task is made of: the idea, the evidence, the workflow's files and the files of the phases needed.
@@ -32,7 +32,7 @@ _MODELS: Mapping[str, type[Document]] = {paths.CHECKPOINT: PhaseCheckpoint, path
 
 
 class PlanCache:
-    """The cache as one plan uses it; `skipped` and `stale` grow with the plan.
+    """The cache for one plan; `skipped` and `stale` are those of the phases planned so far.
 
     A phase is computed anew where a condition decides what is skipped, or where a file cannot be read.
     """
@@ -64,8 +64,8 @@ class PlanCache:
         key = self._full_key(phase, own) if has_tasks else own
         if entry.state.skipped is not None:  # its outputs are read no further than needed
             return
-        looked_at = [phase, *(self._needed(phase) if has_tasks else ())]
-        if key is not None and not any(self._view.files.has_changed(self._view.phase_prefix(one)) for one in looked_at):
+        sources = [phase, *(self._needed(phase) if has_tasks else ())]
+        if key is not None and not any(self._view.files.has_changed(self._view.phase_prefix(item)) for item in sources):
             _HAS_TASKS.put(own, has_tasks)
             _ENTRIES.put(key, entry)
 

@@ -1,4 +1,4 @@
-"""Documents that lost their place: they are moved to `set_aside/`, never deleted."""
+"""Documents without an owner and replies that cannot be stored in place: kept in `set_aside/`, never deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def orphaned_files(view: SessionView, phases: tuple[Phase, ...], keys: list[str]
 
 
 def quarantine(changes: Transaction, names: list[str]) -> list[str]:
-    """Move documents to a new folder of `set_aside/`; return what is where."""
+    """Move documents to a new folder of `set_aside/`; return a line for each folder, with its new place."""
     prefix = changes.view.prefix
     aside = paths.next_set_aside(changes.store.keys(prefix + paths.SET_ASIDE))
     for name in names:
@@ -44,7 +44,7 @@ def quarantine(changes: Transaction, names: list[str]) -> list[str]:
 def quarantine_reply(session: SessionDocuments, number: int, agent: str, text: str) -> str:
     """Store a reply that could not be stored in its place; return its key.
 
-    It goes to the session; if that is gone, to its project or to the workspace.
+    It is stored in the session; if that was deleted, in its project or in the workspace.
     """
     store, home = session.store, _home(session)
     folder = _phase_folder(session, number)

@@ -1,4 +1,4 @@
-"""Reading the settings that hold for a session, or for a workspace: its layers, from where each is stored."""
+"""Reads the layers of settings that hold for a session or a workspace, each from where it is stored."""
 
 from __future__ import annotations
 
