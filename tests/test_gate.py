@@ -117,6 +117,26 @@ def test_what_an_approval_starts_is_told_in_words(upcoming, words):
     assert upcoming_words(upcoming) == words
 
 
+def test_an_edit_is_told_before_the_decision(session):
+    """A page that a person changed since it was presented is marked, with the key that shows the difference."""
+    review = session.review(1)
+    edited = replace(review, since="presented", earlier_texts={**review.texts, "paid": "Before."})
+    assert "edited since the page was presented; d shows what changed" in review_facts(edited, None, base="projects")
+
+
+def test_a_phase_that_has_not_run_has_nothing_to_decide_on(session):
+    """A phase without pages is said to be empty, and no claims are counted."""
+    assert review_facts(session.review(2), None, base="projects") == ["nothing is written here yet"]
+
+
+def test_files_are_in_the_order_of_the_pages():
+    """Files are listed as the agents build on each other, not by name."""
+    phases = [Phase("One", agents=[paid, page])]
+    session = Workspace("projects").start("Lend rain barrels", workflow=Workflow("order", phases=phases))
+    session.run()
+    assert list(session.review(1).files) == list(session.review(1).texts) == ["paid", "page"]
+
+
 def test_looking_ahead_changes_nothing(session):
     """What an approval starts is worked out on a copy: no file of the session changes."""
     before = tree(session.folder)

@@ -121,7 +121,7 @@ def review(documents: SessionDocuments, number: int) -> ReviewView:
             texts=_in_order(phase, texts),
             earlier_texts=earlier,
             since=since,
-            files={agent: prefix + output_file(agent) for agent in view.output_agents(phase)},
+            files=_in_order(phase, {agent: prefix + output_file(agent) for agent in view.output_agents(phase)}),
             decision=view.decision(phase),
             comments="" if value is None else value.comments,
             changes=() if value is None else value.requested_changes,
@@ -137,7 +137,7 @@ def review(documents: SessionDocuments, number: int) -> ReviewView:
 
 
 def _in_order(phase: Phase, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts in the order in which the agents build on each other; texts of other agents come last."""
+    """Return texts or files in the order in which the agents build on each other; those of other agents come last."""
     own = [agent for agent in phase.agents if agent in texts]
     return {agent: texts[agent] for agent in (*own, *(agent for agent in texts if agent not in phase.agents))}
 

@@ -289,9 +289,13 @@ def _difference(review: ReviewView, screen: Screen) -> str:
 
 
 def review_facts(review: ReviewView, upcoming: UpcomingWork | None, *, base: str) -> list[str]:
-    """Return what a decision stands on: claims, contract faults, secrets, the file, and what an approval starts."""
+    """Return what a decision stands on: claims, edits, contract faults, secrets, files, and what an approval starts."""
+    if not review.texts:
+        return ["nothing is written here yet"]
     count = review.claim_count
     lines = [f"claims: {count.sourced} with a source, {pluralize(count.assumed, 'assumption')}"]
+    if review.since == "presented":
+        lines.append("edited since the page was presented; d shows what changed")
     faults = fault_lines(review.faults)
     if faults:
         more = [f"  and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
