@@ -25,7 +25,7 @@ def config(context: AppContext, /, key: str | None, session_name: str | None) ->
 
     KEY is a setting or a group of them. The first that says something counts: a flag, the environment, the session's
     manifest (an earlier flag), workflow.yaml, projects/haytham.toml, the default. In a workspace without a session:
-    what holds for the next one.
+    what holds for the next one. Nothing is set here: write it to workflow.yaml or projects/haytham.toml.
 
     \b
     Examples:

@@ -154,9 +154,10 @@ def prompt_for_decision(session: Session, outcome: RunResult, by: str, *, seen: 
 def review(context: AppContext, /, phase: int | None, session_name: str | None, user: str | None) -> None:
     r"""Review a phase, and decide on it.
 
-    Shows its page, what changed in it, and a prompt. Without PHASE, the first that waits for review or for a page to
-    be written. Where no terminal is at hand, its outputs and its feedback are opened in $VISUAL or $EDITOR, one after
-    the other; an unchanged file is no decision. What cannot be read then is opened again, with the fault noted in it.
+    Shows its page, what changed in it, what an approval starts, and a prompt: a letter decides, ? lists them.
+    Without PHASE, the first that waits for review or for a page to be written. Where no terminal is at hand, its
+    outputs and its feedback are opened in $VISUAL or $EDITOR, one after the other; an unchanged file is no
+    decision. What cannot be read then is opened again, with the fault noted in it.
 
     \b
     Examples:
@@ -164,7 +165,7 @@ def review(context: AppContext, /, phase: int | None, session_name: str | None, 
       EDITOR="code --wait" haytham review 2
     """
     if context.options.no_input:
-        raise UsageError("a review needs an editor, and --no-input forbids one; decide with: haytham approve")
+        raise UsageError("a review needs a person, and --no-input asks nobody; decide with: haytham approve")
     session = context.workspace.session(session_name, among=("waiting",))
     number = session.waiting_phase(to_write=True) if phase is None else session.phase(phase).number
     by = session.acting_user(user)
