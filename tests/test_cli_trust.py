@@ -228,3 +228,18 @@ def test_bytecode_beside_a_trusted_module_is_not_run(theirs, tmp_path, unchecked
     assert process("resume", cwd=other, XDG_STATE_HOME=str(theirs / ".state")).code == 3
     assert (other / "ran").exists()
     assert not (other / "evil").exists()
+
+
+@pytest.mark.parametrize("command", [["run", IDEA, "--no-input"], ["work", "--once"], ["resume", "--no-input"]])
+@pytest.mark.parametrize("model", ["python:helper:write", "helper:x", "anthropic:claude-sonnet-4-5"])
+def test_a_workspace_from_elsewhere_imports_nothing(theirs, command, model):
+    """Neither the model that its haytham.toml names, nor what lies in the folder and would be found by an import."""
+    process("run", IDEA, "--name", "theirs", cwd=theirs)
+    process("approve", cwd=theirs)
+    (theirs / "projects" / "haytham.toml").write_text(f'model = "{model}"\n')
+    for name in ("helper", "opentelemetry", "pydantic_ai"):
+        put(theirs / f"{name}.py", module("{}").replace("def write", "Path('imported').touch()\ndef write"))
+    put(theirs / "helper-1.dist-info" / "METADATA", "Name: helper\nVersion: 1\n")
+    put(theirs / "helper-1.dist-info" / "entry_points.txt", "[haytham.agents]\nhelper = helper:write\n")
+    process(*command, cwd=theirs)
+    assert not (theirs / "imported").exists()

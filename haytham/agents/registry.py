@@ -112,11 +112,16 @@ def find_adapter(model: str) -> Adapter:
 
 def load_agent(model: str) -> Agent:
     """Return the agent that a model string names."""
-    kind, colon, rest = model.partition(":")
-    is_named = _is_named(kind)
-    if not is_named and not (colon and kind and rest):
+    check_form(model)
+    kind, _, rest = model.partition(":")
+    return find_adapter(model)(rest if _is_named(kind) else model)
+
+
+def check_form(model: str) -> None:
+    """Raise InvalidArgument for what is no model string; nothing is imported to find out."""
+    kind, _, rest = model.partition(":")
+    if not (_is_named(kind) or (kind and rest)):
         raise InvalidArgument("model", model, f"{', '.join(_model_forms())}, or provider:model")
-    return find_adapter(model)(rest if is_named else model)
 
 
 def find_fault(model: str) -> str | None:
@@ -244,9 +249,9 @@ def _find_top_module(name: str, then: Sequence[str]) -> ModuleSpec | None:
     return spec or PathFinder.find_spec(name, then)
 
 
-def find_module(module: str) -> ModuleSpec | None:
-    """Find a module without importing it or the packages around it."""
-    specs = find_modules(module)
+def find_module(module: str, *, then: Sequence[str] = ()) -> ModuleSpec | None:
+    """Find a module without importing it or the packages around it; `then` are folders to search after Python's."""
+    specs = find_modules(module, then=then)
     return specs[-1] if len(specs) == len(module.split(".")) else None
 
 
@@ -258,7 +263,7 @@ def import_fault(target: str) -> str | None:
         return "allowed: module:function"
     if module in sys.modules:
         return None if hasattr(sys.modules[module], name) else f"module {module} has no {name}"
-    spec = find_module(module)
+    spec = find_module(module, then=[str(Path.cwd())])
     if spec is None:
         return f"module {module} not found"
     if not spec.origin or not spec.origin.endswith(".py"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haytham.agents.registry import load_agent
+from haytham.agents.registry import check_form, find_fault, load_agent, runs_code
 from haytham.app import trust
 from haytham.config.settings import MODEL, check_key, keys_below, setting_keys
 from haytham.errors import AgentError, InvalidArgument, InvalidDocument, InvalidRequest, Problem
@@ -99,10 +99,14 @@ def known_secrets() -> tuple[str, ...]:
 
 
 def check_model(model: str | None) -> str | None:
-    """Raise InvalidRequest for a model that does not exist; modules may lie in the working folder."""
+    """Raise InvalidRequest for a model that a person named and that does not exist.
+
+    Modules of one that runs code may lie in the working folder; for any other, nothing is imported from there.
+    """
     if model is None:
         return None
-    trust.add_cwd_to_path()
+    if runs_code(model):
+        trust.add_cwd_to_path()
     try:
         load_agent(model)
     except (AgentError, InvalidArgument) as error:
@@ -111,17 +115,35 @@ def check_model(model: str | None) -> str | None:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise an error of its place for a model that does not exist, which the environment or haytham.toml names."""
+    """Raise an error of its place for a model that does not exist, which the environment or haytham.toml names.
+
+    The model of the environment is loaded; that of haytham.toml, which may come from elsewhere, is only looked up.
+    """
     setting = settings.get(MODEL)
-    if setting.source not in ("environment", "workspace"):
-        return
+    if setting.source == "environment":
+        _check_variable(setting)
+    elif setting.source == "workspace" and setting.value is not None:
+        fault = _model_fault(setting.value)
+        if fault is not None:
+            file, _, line = setting.place.partition(":")
+            raise InvalidDocument([Problem(fault, int(line), file=file)])
+
+
+def _model_fault(model: str) -> str | None:
+    """Return why a model cannot answer here, or None; none of its code is run."""
+    try:
+        check_form(model)
+    except InvalidArgument as error:
+        return str(error)
+    fault = find_fault(model)
+    return None if fault is None else f"model: found {model!r}; {fault}"
+
+
+def _check_variable(setting: Setting) -> None:
     try:
         check_model(setting.value)
     except InvalidRequest as error:
-        if setting.source == "environment":
-            raise InvalidRequest(f"{setting.place} names what cannot be used: {error}") from None
-        file, _, line = setting.place.partition(":")
-        raise InvalidDocument([Problem(str(error), int(line), file=file)]) from None
+        raise InvalidRequest(f"{setting.place} names what cannot be used: {error}") from None
 
 
 def list_settings(settings: Settings, key: str | None = None) -> tuple[Setting, ...]:

@@ -48,7 +48,8 @@ def may_run_code(session: SessionDocuments) -> bool:
     """
     if _needs_trust(session):
         return _is_listed(session)
-    return session.read().settings.get(MODEL).source == "environment"
+    model = session.read().settings.get(MODEL)
+    return model.source == "environment" and runs_code(str(model.value))
 
 
 def is_trusted(session: SessionDocuments) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haytham.app import trust
 from haytham.app.settings import REPLAY, current_user
 from haytham.config.workflow import (
     AGENTS,
@@ -59,10 +58,9 @@ def is_workflow(name: str) -> bool:
 
 
 def check(source: WorkflowFiles, *, replayed: bool = False) -> None:
-    """Raise InvalidDocument for a workflow that could not run to its end; modules may lie in the working folder."""
+    """Raise InvalidDocument for a workflow that could not run to its end; no code of it is run."""
     from haytham.engine.preflight import check_workflow  # noqa: PLC0415 - brings Jinja, a third-party package
 
-    trust.add_cwd_to_path()
     check_workflow(source, replayed=replayed)
 
 
