@@ -53,3 +53,26 @@ def test_what_was_written_stays_if_the_editor_fails(tmp_path, monkeypatch):
     with pytest.raises(click.ClickException, match=r"exit code 1; what you wrote is in .*request\.md"):
         edit_text("ours", "request.md")
     assert [path.name for path in tmp_path.glob("*/*")] == ["request.md"]
+
+
+def test_a_text_whose_file_is_gone_is_empty(tmp_path, monkeypatch):
+    """An editor that deletes the file leaves nothing, as one that saves an empty one."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("VISUAL", "rm")
+    assert edit_text("ours", "request.md") == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_editor_that_cannot_be_read_is_named(monkeypatch):
+    """A quotation without an end says what to set."""
+    monkeypatch.setenv("VISUAL", "vi 'x")
+    with pytest.raises(click.ClickException, match=r"No closing quotation\); set VISUAL or EDITOR"):
+        edit_text("ours", "request.md")
+
+
+def test_a_blank_editor_is_none(tmp_path, monkeypatch):
+    """Spaces in VISUAL say no more than nothing: EDITOR counts."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("VISUAL", "  ")
+    monkeypatch.setenv("EDITOR", "true")
+    assert edit_text("ours", "request.md") == "ours"

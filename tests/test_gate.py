@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import chdir
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from haytham import Phase, Reply, Workflow, Workspace
 from haytham.app.review import UpcomingCall, UpcomingWork
-from haytham.cli.gate import SCISSORS, parse_request, request_form, review_facts, upcoming_words
+from haytham.cli.gate import SCISSORS, Gate, parse_request, request_form, review_facts, upcoming_words
+from haytham.cli.page import Screen
 from haytham.errors import AlreadyRunning, DecidedPhase, NothingToUndo
 from haytham.session.paths import session_lock
 from haytham.usage import Usage
@@ -239,3 +241,59 @@ def test_nothing_is_withdrawn_while_the_session_runs(session):
         pytest.raises(AlreadyRunning),
     ):
         Workspace("projects").session(session.id).undo()
+
+
+# Answers at the prompt.
+
+
+def answering(monkeypatch, *answers):
+    """Answer the questions of a gate, one after the other; one that is a function is called for its answer."""
+    left = iter(answers)
+
+    def ask(*_question, **_options):
+        answer = next(left)
+        return answer() if callable(answer) else answer
+
+    monkeypatch.setattr("haytham.cli.gate.ask", ask)
+
+
+def change(session):
+    """Change a page, as its person or another one does in an editor."""
+    path = Path("projects", session.review(1).files["page"])
+    path.write_text(path.read_text(encoding="utf-8").replace("price list", "hearsay"), encoding="utf-8")
+    return "a"
+
+
+def reject(session):
+    """Reject the phase, as another person does."""
+    session.reject(1, by="bob")
+    return "a"
+
+
+@pytest.mark.parametrize(("meanwhile", "decision"), [(change, None), (reject, "rejected")])
+def test_what_was_not_shown_is_not_decided(session, monkeypatch, capsys, meanwhile, decision):
+    """A page that changed, or a decision that was made, after it was shown: the key decides nothing, and says so."""
+    answering(monkeypatch, lambda: meanwhile(session), "q")
+    assert not Gate(session, 1, "ann", Screen()).run()
+    assert "phase 1 has changed since it was read" in capsys.readouterr().err
+    assert session.review(1).decision == decision
+
+
+def test_what_changed_is_approved_once_it_was_shown(session, monkeypatch):
+    """The page again, and then a key, decides on the text as it is; a comment of one's own changes nothing in that."""
+    answering(monkeypatch, lambda: change(session), "v", "m", "Fine.", "a")
+    assert Gate(session, 1, "ann", Screen()).run()
+    assert session.review(1).decision == "approved"
+
+
+def test_a_request_that_is_refused_is_printed(session, monkeypatch, capsys):
+    """What a person wrote in the editor is not lost when the page changed meanwhile."""
+
+    def write(text, _name):
+        change(session)
+        return f"Name one city.\n{text}"
+
+    monkeypatch.setattr("haytham.cli.gate.edit_text", write)
+    answering(monkeypatch, "r", "", "q")
+    assert not Gate(session, 1, "ann", Screen()).run()
+    assert "not stored:\n- Name one city.\n" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from haytham.cli.page import Screen, render_page, render_word_diff
+from haytham.cli.page import Screen, page_through, render_page, render_word_diff
 from haytham.word_diff import word_diff
 from support.hostile_inputs import texts
 
@@ -127,3 +127,10 @@ def test_words_that_changed_are_marked():
 def test_equal_texts_have_no_difference_to_show(before, after):
     """Nothing is shown of equal texts, and something of others."""
     assert bool(render_word_diff(word_diff(before, after), Screen())) == (before != after)
+
+
+def test_a_pager_that_cannot_be_read_is_not_used(monkeypatch, capsys):
+    """A quotation without an end in PAGER keeps no page from being shown."""
+    monkeypatch.setenv("PAGER", "less '")
+    page_through("one\ntwo\nthree", Screen(height=2))
+    assert capsys.readouterr().out == "one\ntwo\nthree\n"

@@ -19,7 +19,7 @@ _COLON = ("hx", "helix", "subl", "zed")
 
 def open_editor(file: Path, line: int = 1, *, otherwise: str = "nothing was decided") -> None:
     """Open a file in the person's editor and wait for it; `otherwise` is what follows if it fails."""
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    editor = _editor()
     command = [*editor, *location(editor[0], file, line)]
     try:
         done = subprocess.run(command, check=False)  # noqa: S603 - the person's own editor
@@ -29,16 +29,24 @@ def open_editor(file: Path, line: int = 1, *, otherwise: str = "nothing was deci
         raise click.ClickException(f"the editor ended with exit code {done.returncode}; {otherwise}")
 
 
+def _editor() -> list[str]:
+    named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip() or "vi"
+    try:
+        return shlex.split(named)
+    except ValueError as error:
+        raise UsageError(f"the editor {named!r} cannot be started ({error}); set VISUAL or EDITOR") from None
+
+
 def edit_text(text: str, name: str) -> str:
     """Open a text in the editor, as a temporary file of that name; return it as the person saved it.
 
-    The file is deleted, unless the editor fails: then it is named.
+    The file is deleted, unless the editor fails: then it is named. A file that is gone was made empty.
     """
     file = Path(tempfile.mkdtemp(prefix="haytham-")) / name
     file.write_text(text, encoding="utf-8")
     open_editor(file, otherwise=f"what you wrote is in {file}")
-    edited = file.read_text(encoding="utf-8", errors="replace")
-    file.unlink()
+    edited = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    file.unlink(missing_ok=True)
     file.parent.rmdir()
     return edited
 

@@ -23,13 +23,13 @@ from haytham.cli.output import (
     redacted_lines,
 )
 from haytham.cli.page import Screen, page_through, render_page, render_word_diff
-from haytham.errors import HaythamError
+from haytham.errors import HaythamError, ReviewChanged
 from haytham.word_diff import word_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from haytham.app.results import DecisionResult
+    from haytham.app.results import DecisionResult, ReviewGuard
     from haytham.app.review import ReviewView, UpcomingWork
     from haytham.app.session import Session
 
@@ -72,6 +72,7 @@ class Gate:
     screen: Screen
     seen: Mapping[str, str] = field(default_factory=dict)
     _unwritten: tuple[str, ...] = ()  # agents whose pages this person, or another one, is to write
+    _guard: ReviewGuard | None = None  # of what this person was shown last; a decision stands on nothing else
 
     def run(self) -> bool:
         """Show what waits and take answers; return whether something was decided or written, so that a run goes on."""
@@ -110,7 +111,8 @@ class Gate:
         try:
             return self._actions[letter](self)
         except (click.ClickException, HaythamError) as error:
-            echo(f"haytham: {error.format_message() if isinstance(error, click.ClickException) else error}", err=True)
+            said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            echo(f"haytham: {said}{'; v shows it' if isinstance(error, ReviewChanged) else ''}", err=True)
             return None
 
     @property
@@ -126,7 +128,7 @@ class Gate:
     # Keys.
 
     def _approve(self) -> DecisionResult:
-        return self.session.approve(self.number, by=self.by)
+        return self.session.approve(self.number, by=self.by, guard=self._guard)
 
     def _edit(self) -> DecisionResult | None:
         agent = self._choose_page()
@@ -137,7 +139,9 @@ class Gate:
         own = [decision for decision in editor.bound if decision.phase == self.number]
         if own:
             return own[-1]
-        self._facts(self._review())
+        review = self._review()
+        self._guard = review.guard
+        self._facts(review)
         return None
 
     def _request_changes(self) -> DecisionResult | None:
@@ -147,12 +151,20 @@ class Gate:
         if not changes:
             echo("the request is empty: no changes were requested")
             return None
-        return self.session.request_changes(self.number, changes=changes, agents=agents, by=self.by)
+        try:
+            return self.session.request_changes(
+                self.number, changes=changes, agents=agents, by=self.by, guard=self._guard
+            )
+        except HaythamError:
+            echo("\n".join(["your request, which was not stored:", *(sanitize(f"- {change}") for change in changes)]))
+            raise
 
     def _comment(self) -> None:
         text = ask("comment", default="", show_default=False)
         if text.strip():
+            is_as_shown = self._review().guard == self._guard
             self.session.comment(self.number, text)
+            self._guard = self._review().guard if is_as_shown else self._guard
             echo("stored; it goes with your decision")
 
     def _changed(self) -> None:
@@ -176,12 +188,12 @@ class Gate:
     def _skip(self) -> DecisionResult | None:
         if not confirm(f"skip phase {self.number}? later phases see that it was skipped"):
             return None
-        return self.session.skip(self.number, by=self.by)
+        return self.session.skip(self.number, by=self.by, guard=self._guard)
 
     def _reject(self) -> DecisionResult | None:
         if not confirm(f"reject the {self.session.workspace.subject(self.session)}? the session ends here"):
             return None
-        return self.session.reject(self.number, by=self.by)
+        return self.session.reject(self.number, by=self.by, guard=self._guard)
 
     def _help(self) -> None:
         for key, meaning in self._keys.items():
@@ -209,6 +221,7 @@ class Gate:
         """Show what changed, the pages, and what a decision stands on."""
         self._unwritten = self.session.unwritten_pages(self.number)
         review = self._review()
+        self._guard = review.guard
         page_through(self.page_text(review), self.screen)
         self._facts(review)
 

@@ -71,7 +71,10 @@ def page_through(text: str, screen: Screen) -> None:
 
 def _run_pager(text: str) -> bool:
     """Show a text in $PAGER, else in less; return whether that could be started."""
-    command = shlex.split(os.environ.get("PAGER") or _PAGER)
+    try:
+        command = shlex.split(os.environ.get("PAGER") or _PAGER)
+    except ValueError:  # a quotation that does not end
+        return False
     if not command or shutil.which(command[0]) is None:
         return False
     environment = {"LESS": "FRX", **os.environ}  # quit on one screen, colours, leave the page on the screen
