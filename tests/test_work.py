@@ -297,3 +297,14 @@ def test_the_command_tells_each_run_in_one_line(tmp_path, monkeypatch):
     ]
     assert "small has changed" in rows[0]["why"]
     assert answer.code == 1
+
+
+@pytest.mark.parametrize("words", [["work", "--once"], ["snapshot"]])
+@pytest.mark.parametrize(("variable", "toml", "code"), [("0", "", 2), ("", "[snapshots]\nfrequency = 0\n", 6)])
+def test_a_setting_that_is_wrong_for_all_sessions_is_told(tmp_path, words, variable, toml, code):
+    """No session can be read then: that is an error of the setting, not work that is done or a choice to make."""
+    for idea in ("One", "Two"):
+        haytham("run", idea, "--no-input", cwd=tmp_path)
+    (tmp_path / "projects" / "haytham.toml").write_text(toml)
+    answer = haytham(*words, cwd=tmp_path, HAYTHAM_SNAPSHOTS_FREQUENCY=variable)
+    assert (answer.code, "found '0'" in answer.err or "found 0" in answer.err) == (code, True), answer

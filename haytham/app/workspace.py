@@ -224,6 +224,7 @@ class Workspace(EventSource):
         if among is None:
             last = max(listings, key=lambda listing: (listing.last_updated, listing.session_id))
             return self.open(last.project_id, last.session_id)
+        read_settings(self.store)  # what is wrong for all of them is told, not that none can be read
         matching = [listing for listing in listings if listing.status in among]
         if len(matching) != 1:
             raise SessionNotFound(None, _candidates(matching or listings))
@@ -347,6 +348,7 @@ class Workspace(EventSource):
 
         Without `once` it goes on until it is cancelled, and looks for changes about once a second.
         """
+        read_settings(self.store)  # else each session would be one that cannot be read
         return await Worker(self, by=by, on_start=on_start, on_result=on_result).work(once=once)
 
     def is_trusted(self, documents: SessionDocuments) -> bool:
