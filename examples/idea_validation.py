@@ -16,7 +16,7 @@ No model was asked: the built-in worksheet laid out what is known and asks for t
 
   haytham run "Your idea in a sentence"     stops after each phase for your review
   haytham status                            where it stands, and what to do next
-  haytham review                            opens the phase that waits in your editor
+  haytham review                            shows the phase that waits, and asks for your decision
   haytham request-changes --change "…"      asks for another attempt
   haytham approve && haytham resume         goes on to the next phase
 

@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from haytham import clock
@@ -17,7 +18,7 @@ from haytham.session import SessionDocuments
 from haytham.session.paths import MANIFEST, sessions_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from haytham.config.policy import RetentionRule
     from haytham.history.catalog import HistoryStore, RecordRef
@@ -129,14 +130,23 @@ def _select(
         ids = {snapshot.id for snapshot in older_than(snapshots, age, clock.now())} - protected(snapshots, kept)
     if ids:
         ids -= fork_points(archive, ids)
-    return _confirm(archive, snapshots, [item for item in snapshots if item.id in ids and kind in (None, item.kind)])
+    selected = [item for item in snapshots if item.id in ids and kind in (None, item.kind)]
+    return [item for item, _ in _confirm([(item, archive) for item in selected])]
 
 
-def _confirm(archive: HistoryStore, snapshots: list[Snapshot], selected: list[Snapshot]) -> list[Snapshot]:
-    """Return the selected snapshots without the last intact one, and without those whose record says otherwise."""
-    intact = _last_intact(archive, snapshots) if selected else None
-    refs = {ref.id: ref for ref in archive.records.refs()}
-    return [item for item in selected if item.id != intact and _is_as_listed(archive, refs.get(item.id), item)]
+def _confirm(selected: Iterable[tuple[Snapshot, HistoryStore]]) -> Iterator[tuple[Snapshot, HistoryStore]]:
+    """Yield the selected snapshots without the last intact one of each history, and those whose record says otherwise.
+
+    Records are read one after the other, so that who needs a few reads no more.
+    """
+    checked: dict[HistoryStore, tuple[str | None, dict[str, RecordRef]]] = {}
+    for snapshot, history in selected:
+        if history not in checked:
+            refs = {ref.id: ref for ref in history.records.refs()}
+            checked[history] = _last_intact(history, history.records.snapshots()), refs
+        intact, refs = checked[history]
+        if snapshot.id != intact and _is_as_listed(history, refs.get(snapshot.id), snapshot):
+            yield snapshot, history
 
 
 def _is_as_listed(archive: HistoryStore, ref: RecordRef | None, snapshot: Snapshot) -> bool:
@@ -285,9 +295,8 @@ def _limit_session(archive: HistoryStore) -> list[Snapshot]:
     surplus = len(archive.records.refs()) - archive.policy.max_snapshots
     if surplus <= 0:
         return []
-    deletable = _deletable(archive, archive.records.snapshots())
-    deletable.sort(key=_is_held)
-    deleted = deletable[:surplus]
+    candidates = sorted(_unprotected(archive, archive.records.snapshots()), key=_is_held)
+    deleted = [item for item, _ in islice(_confirm((item, archive) for item in candidates), surplus)]
     remove(archive, [snapshot.id for snapshot in deleted], collect=False)
     return deleted
 
@@ -302,16 +311,17 @@ def _limit_user(archive: HistoryStore, user: str | None) -> list[Snapshot]:
     surplus = own + _count_elsewhere(archive, user) - most
     if surplus <= 0:
         return []
-    deletable = [
+    candidates = [
         (snapshot, history)
         for history, snapshots in histories
-        for snapshot in _deletable(history, snapshots)
+        for snapshot in _unprotected(history, snapshots)
         if snapshot.user == user
     ]
-    deletable.sort(key=lambda pair: (_is_held(pair[0]), pair[0].id.rpartition("-")[0], pair[0].number))
-    for snapshot, history in deletable[:surplus]:
+    candidates.sort(key=lambda pair: (_is_held(pair[0]), pair[0].id.rpartition("-")[0], pair[0].number))
+    deleted = list(islice(_confirm(candidates), surplus))
+    for snapshot, history in deleted:
         remove(history, [snapshot.id], collect=False)
-    return [snapshot for snapshot, _ in deletable[:surplus]]
+    return [snapshot for snapshot, _ in deleted]
 
 
 def _is_held(snapshot: Snapshot) -> bool:
@@ -327,11 +337,11 @@ def _project(archive: HistoryStore) -> list[HistoryStore]:
     return [archive, *map(archive.for_session, others)]
 
 
-def _deletable(archive: HistoryStore, snapshots: list[Snapshot]) -> list[Snapshot]:
-    """Return the snapshots that are not protected."""
+def _unprotected(archive: HistoryStore, snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Return the snapshots that are not protected, by the index."""
     points = fork_points(archive, [snapshot.id for snapshot in snapshots])
     kept = protected(snapshots, archive.protected_ids() | points, held=())
-    return _confirm(archive, snapshots, [snapshot for snapshot in snapshots if snapshot.id not in kept])
+    return [snapshot for snapshot in snapshots if snapshot.id not in kept]
 
 
 def _count_elsewhere(archive: HistoryStore, user: str | None) -> int:

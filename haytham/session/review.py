@@ -442,7 +442,7 @@ def _built_on(view: SessionView, phase: Phase, feedback: UserFeedback) -> int | 
     """Return the first phase in which an agent has worked since a decision on a phase; None if there is none."""
     later = [entry.state.phase for entry in SessionPlan(view).dependents(phase.number)]
     since = feedback.timestamp or ""
-    return next((other.number for other in later if any(time > since for time in _worked(view, other))), None)
+    return next((other.number for other in later if any(time >= since for time in _worked(view, other))), None)
 
 
 def _worked(view: SessionView, phase: Phase) -> Iterator[str]:
