@@ -640,7 +640,10 @@ def test_one_damaged_record_hides_no_other(here):
     [
         ("checkpoints --kind weekly", "Invalid value for '--kind': 'weekly' is not one of 'routine'"),
         ("checkpoints rain --user ann", "say which snapshots are meant: those of a session or --user"),
-        ("checkpoints --since soon", "since: found 'soon'; allowed: a date, a time, or an age like 30d"),
+        (
+            "checkpoints --since soon",
+            "since: found 'soon'; allowed: an age like 90m, 12h, 30d or 2w, or a time in UTC like",
+        ),
         ("checkpoints --offset -1", "Invalid value for '--offset'"),
         ("prune --user ann", "--user clears the whole history of a user: give it with --all"),
         ("prune --user ann --all --kind manual", "--user clears the whole history of a user"),

@@ -437,18 +437,6 @@ def test_what_always_stays(line, kept):
 
 
 @pytest.mark.soak
-@settings(max_examples=rounds(1000))
-@given(lines_of_snapshots, st.integers(0, 30), st.sets(st.integers(1, 25).map("id{}".format)))
-def test_a_limit_lets_the_oldest_go(line, most, stays):
-    """No more than so many are left, as far as those that must stay let them; the oldest go first."""
-    snapshots = made(line)
-    gone = retention.excess(snapshots, most, stays)
-    free = [one.id for one in snapshots if one.id not in stays]
-    assert gone == free[: len(gone)]
-    assert len(gone) == min(max(len(snapshots) - most, 0), len(free))
-
-
-@pytest.mark.soak
 @settings(max_examples=rounds(300))
 @given(
     st.lists(

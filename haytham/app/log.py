@@ -6,10 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from haytham import clock
 from haytham.errors import InvalidArgument
 from haytham.events import ALIASES, EVENT_TYPES
-from haytham.history.retention import parse_duration
+from haytham.history.lookup import parse_since
 from haytham.history.schedule import parse_time
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class EventFilter:
         kinds = frozenset(ALIASES.get(name, name) for name in names)
         for name in sorted(kinds - set(stored)):
             raise InvalidArgument("kind of event", name, ", ".join(stored))
-        return cls(kinds, None if since is None else _parse_since(since))
+        return cls(kinds, None if since is None else parse_since(since))
 
     def matches(self, event: Event) -> bool:
         """Return whether an event is wanted; one without a readable time is not since any time."""
@@ -49,19 +48,6 @@ class EventFilter:
             return parse_time(event.time) >= self.since
         except ValueError:
             return False
-
-
-def _parse_since(text: str) -> datetime:
-    """Return the time that an age like 2h, or a time, means now."""
-    try:
-        return parse_time(text.strip())
-    except ValueError:
-        pass
-    try:
-        return parse_time(clock.now()) - parse_duration(text)
-    except (InvalidArgument, OverflowError):
-        allowed = "an age like 90m, 12h, 30d or 2w, or a time in UTC like 2024-11-24T10:00"
-        raise InvalidArgument("since", text, allowed) from None
 
 
 class EventLog:

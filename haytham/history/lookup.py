@@ -124,8 +124,8 @@ def parse_since(since: str | datetime | None) -> datetime | None:
         return since if since is None or since.tzinfo is not None else since.replace(tzinfo=UTC)
     for read in (parse_time, _parse_age):
         with suppress(TypeError, ValueError, OverflowError):
-            return read(since)
-    raise InvalidArgument("since", since, "a date, a time, or an age like 30d")
+            return read(since.strip() if isinstance(since, str) else since)
+    raise InvalidArgument("since", since, "an age like 90m, 12h, 30d or 2w, or a time in UTC like 2024-11-24T10:00")
 
 
 def _parse_age(age: str) -> datetime:

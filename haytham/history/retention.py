@@ -84,12 +84,6 @@ def unfinished(snapshots: Sequence[Snapshot]) -> set[str]:
     return {item.id for item in before if item.id not in failed}
 
 
-def excess(snapshots: Sequence[Snapshot], most: int, kept: Collection[str]) -> list[str]:
-    """Return the oldest ids to delete so that at most so many are left, as far as `kept` allows."""
-    surplus = len(snapshots) - most
-    return [snapshot.id for snapshot in snapshots if snapshot.id not in kept][: max(surplus, 0)]
-
-
 def parse_duration(text: object) -> timedelta:
     """Return a duration as people write it: 90m, 12h, 30d, 2w."""
     match = _SPAN.fullmatch(text.strip()) if isinstance(text, str) else None
